@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace shanty {
+
+// CRC32C (Castagnoli), as in RFC 3720. `seed` is the value returned for the bytes before.
+// Uses SSE4.2 where the processor has it.
+uint32_t crc32c(const void* data, size_t size, uint32_t seed = 0);
+inline uint32_t crc32c(std::string_view s) { return crc32c(s.data(), s.size()); }
+
+std::string hex(std::string_view bytes);
+
+// SHA-256 of `bytes`, 32 raw bytes.
+std::string sha256(std::string_view bytes);
+// HMAC-SHA-256, 32 raw bytes.
+std::string hmac_sha256(std::string_view key, std::string_view message);
+// True when both are equal; takes the same time wherever they differ.
+bool equal_constant_time(std::string_view a, std::string_view b);
+
+}  // namespace shanty

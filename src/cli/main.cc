@@ -1,0 +1,59 @@
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cli/exit_codes.h"
+#include "cli/verb_table.h"
+
+namespace shanty {
+namespace {
+
+const Verb* find_verb(std::string_view name) {
+  for (size_t i = 0; i < kVerbCount; ++i) {
+    if (kVerbs[i]->name == name) return kVerbs[i];
+  }
+  return nullptr;
+}
+
+std::string usage() {
+  std::string out =
+      "shanty: start a PyTorch job, keep it running, and say why when it isn't\n\n"
+      "usage: shanty VERB [OPTIONS]\n\n";
+  for (size_t i = 0; i < kVerbCount; ++i) {
+    if (!kVerbs[i]->hidden) out += fmt::format("  {:<10} {}\n", kVerbs[i]->name, kVerbs[i]->summary);
+  }
+  out +=
+      "\nshanty VERB --help explains a verb. Start here:\n"
+      "  shanty run --nproc-per-node 2 train.py\n"
+      "  shanty top\n";
+  return out;
+}
+
+int run_main(int argc, char** argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first == "--version" || first == "version") {
+    fmt::print("shanty {}\n", SHANTY_VERSION);
+    return kExitDone;
+  }
+  if (first.empty() || first == "--help" || first == "-h" || first == "help") {
+    fmt::print("{}", usage());
+    return first.empty() ? kExitUsage : kExitDone;
+  }
+  const Verb* verb = find_verb(first);
+  if (verb == nullptr) {
+    fmt::print(stderr, "shanty: unknown verb \"{}\"; the verbs are:\n\n{}", first, usage());
+    return kExitUsage;
+  }
+  return verb->run(argc - 1, argv + 1);
+}
+
+}  // namespace
+}  // namespace shanty
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return shanty::run_main(argc, argv);
+}

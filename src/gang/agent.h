@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "gang/coordinator.h"
+#include "gang/messages.h"
+
+namespace shanty::gang {
+
+// The agent of one node as a pure function: step_agent(state, event, now) -> actions.
+
+struct AgentConfig {
+  uint64_t incarnation = 0;
+  std::string node;
+  int wanted_node_rank = -1;
+  int slots = 1;
+  std::string address;
+  Duration report_every = std::chrono::seconds(1);
+  Duration grace = std::chrono::seconds(15);  // SIGTERM -> SIGKILL when the job is being stopped
+  // SIGTERM -> SIGKILL when a generation is being replaced after a failure.
+  Duration restart_grace = std::chrono::seconds(5);
+  // Without a word from the coordinator for this long, stop the workers and leave.
+  Duration orphan_limit = std::chrono::seconds(60);
+  // The same before the first word (a coordinator that starts late).
+  Duration first_contact_limit = std::chrono::minutes(30);
+};
+
+struct DirectiveReceived { Directive directive; };
+// One worker ended. `exit.rank` and `exit.requested` are filled in by the state machine.
+struct WorkerEnded { Generation generation = 0; WorkerExit exit; };
+// No process of that generation is left on the node, descendants included.
+struct WorkersGone { Generation generation = 0; };
+// The workers of a generation could not be started.
+struct StartFailed { Generation generation = 0; std::string reason; };
+// The shell got SIGTERM or its parent died.
+struct LeaveRequested { std::string reason; };
+// The shell reserved another port for MASTER_PORT.
+struct PortReserved { uint16_t port = 0; };
+using AgentEvent = std::variant<DirectiveReceived, WorkerEnded, WorkersGone, StartFailed,
+                                LeaveRequested, PortReserved, Tick>;
+
+struct StartWorkers { World world; };
+struct SignalWorkers { bool kill = false; };  // SIGTERM, or SIGKILL to everything that is left
+struct SendReport { Report report; };
+// Leave: the job is over for this agent. No worker is alive when this is given.
+struct ExitAgent { Outcome outcome = Outcome::kNone; std::string reason; };
+using AgentAction = std::variant<StartWorkers, SignalWorkers, SendReport, ExitAgent, Note>;
+
+struct AgentState;  // value type, agent_state.h
+
+std::vector<AgentAction> step_agent(AgentState& state, const AgentEvent& event, Now now);
+
+std::optional<TimePoint> next_deadline(const AgentState& state);
+
+}  // namespace shanty::gang

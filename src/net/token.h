@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace shanty::net {
+
+inline constexpr size_t kMinTokenBytes = 16;
+inline constexpr size_t kMaxTokenBytes = 1024;
+
+// What names a job among all jobs of one user: the same on each node's command line.
+struct TokenQuery {
+  std::string endpoint_host;
+  uint16_t port = 0;
+  std::string rdzv_id;
+  std::string state_dir;  // the token lies in <state_dir>/tokens/
+};
+
+// The secret that the agents and the coordinator of a job share: SHANTY_TOKEN if it is set, else
+// the content of the job's token file, which the first caller creates with 256 random bits, mode
+// 0600. Callers that race get the same token. Files of other jobs that nobody asked for in 7 days
+// are removed, so a job that runs for days calls this again once a day. Errors: SHANTY_TOKEN too
+// short, too long or with spaces or control characters; a file or directory that others own, can
+// read or can write.
+Result<std::string> job_token(const TokenQuery& query);
+
+}  // namespace shanty::net
