@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 import sys
 from _thread import allocate_lock, get_ident
-from math import isfinite
+from _weakref import ref
+from math import copysign, inf, nan
 from time import monotonic_ns, time_ns
 
 from shanty.ring import Ring, open_ring
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 UNKNOWN, START, DATA, FORWARD, BACKWARD, OPTIMIZER = 0, 1, 2, 3, 4, 5
 COLLECTIVE, CHECKPOINT, EVAL, OTHER, DONE = 6, 7, 8, 9, 10
@@ -33,11 +38,11 @@ PHASE_NAMES = (
 BIT_NAMED = 128
 FLAG_NAMED, FLAG_FIRST_ITEM = 1, 2
 
+_LEFT_BY_ERRORS = (OPTIMIZER, FORWARD)
 _NO_THREAD = -1
 _IGNORED = -1
-_NAN = float("nan")
 _F32_MAX = 3.4e38
-_U32_MAX = (1 << 32) - 1
+_NS_MAX = ((1 << 32) - 1) * 1000
 _U64_MAX = (1 << 64) - 1
 _ZERO = [0] * len(PHASE_NAMES)
 _COMMAND_EXIT = 1
@@ -48,6 +53,7 @@ class Recorder:
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
+        self._put_phase = ring.put_phase
         self.step = 0
         self.phase = START
         self.named = False
@@ -55,13 +61,15 @@ class Recorder:
         self._thread = get_ident()
         self._claimed = False
         self._since = monotonic_ns()
-        self._begin = 0
+        self._begin = self._since
         self._ns = list(_ZERO)
         self._loss_sum, self._losses = 0.0, 0
         self._samples, self._batches = 0.0, 0
         self._flags = 0
-        self._pacer = 0
+        self._pacer: Callable[[], Any] = _nothing
+        # Optimizers that stepped since the step of that number ended.
         self._others: set[int] = set()
+        self._others_of = 0
         self._before_optimizer = OTHER
         self._held: tuple[int, list[int], float, float, int] | None = None
         self._steps_ended = 0
@@ -74,61 +82,64 @@ class Recorder:
 
     # Phases.
 
+    # enter, leave and the optimizer's two run up to eight times a step between operations that
+    # leave no cache warm, so they repeat some lines instead of calling each other.
+
     def enter(self, phase: int) -> int:
         """Starts `phase` and returns the token that `leave` takes to go back."""
         if get_ident() != self._thread:
             return _IGNORED
         before = self.phase
-        # What happens during an evaluation belongs to it.
-        if before == EVAL:
+        # An evaluation loads data, and a data set may call torch.load: that time is theirs.
+        if before == EVAL or before == DATA:
             return _IGNORED
         try:
-            self._switch(phase, monotonic_ns())
+            now = monotonic_ns()
+            self._ns[before] += now - self._since
+            self._since = now
+            self.phase = phase
+            if self._claimed or self.ring.owner() == 0:
+                self._put_phase(phase, now, self.step)
         except Exception as error:
             self.fail(error)
             return _IGNORED
         return before if before != START else OTHER
 
     def leave(self, token: int) -> None:
-        if token == _IGNORED or get_ident() != self._thread:
+        if token == _IGNORED or self._thread == _NO_THREAD:
             return
         try:
-            self._switch(token, monotonic_ns())
+            now = monotonic_ns()
+            self._ns[self.phase] += now - self._since
+            self._since = now
+            self.phase = token
+            if self._claimed or self.ring.owner() == 0:
+                self._put_phase(token, now, self.step)
         except Exception as error:
             self.fail(error)
-
-    def _switch(self, phase: int, now: int) -> None:
-        if not self._begin:
-            self._begin = self._since = now
-        self._ns[self.phase] += now - self._since
-        self._since = now
-        self.phase = phase
-        if self._claimed or self.ring.owner() == 0:
-            self.ring.put_phase(phase, now, self.step)
 
     # Data.
 
     def enter_data(self) -> int:
         if self._held is not None:
             self._release()
-        # An optimizer step that raised left its phase behind.
-        if self.phase == OPTIMIZER and get_ident() == self._thread:
+        # A step or forward that raised may have left its phase behind.
+        if self.phase in _LEFT_BY_ERRORS and get_ident() == self._thread:
             self.phase = OTHER
         return self.enter(DATA)
 
-    def leave_data(self, token: int, first_item: bool) -> None:
+    def leave_first_data(self, token: int) -> None:
+        """As leave, for time that is no stall of the data."""
         if token == _IGNORED:
             return
         waited_ns = self._ns[DATA]
         since = self._since
         self.leave(token)
-        if first_item:
-            spent = self._since - since
-            self._ns[DATA] = waited_ns
-            self._ns[OTHER] += spent
-            self._flags |= FLAG_FIRST_ITEM
+        self._ns[DATA] = waited_ns
+        self._ns[OTHER] += self._since - since
+        self._flags |= FLAG_FIRST_ITEM
 
-    def add_batch(self, samples: float) -> None:
+    def add_samples(self, samples: int) -> None:
         self._samples += samples
         self._batches += 1
 
@@ -138,40 +149,52 @@ class Recorder:
         self._loss_sum += loss
         self._losses += 1
 
-    def optimizer_begins(self) -> None:
-        if get_ident() != self._thread:
-            # A script may train in a thread of its own; follow it as long as no step was seen.
-            if self._steps_ended or not self.on:
-                return
-            self._thread = get_ident()
-        if self._held is not None:
+    # Torch's own step hooks: the two arguments that they are given besides are not needed.
+
+    def optimizer_begins(self, optimizer: Any, _args: Any = None, _kwargs: Any = None) -> None:
+        if get_ident() != self._thread and not self._adopt_thread():
+            return
+        if self._held is not None and optimizer is self._pacer():
             self._release()
         before = self.enter(OPTIMIZER)
         if before != OPTIMIZER:
             self._before_optimizer = before
 
-    def optimizer_ends(self, key: int) -> None:
+    def optimizer_ends(self, optimizer: Any, _args: Any = None, _kwargs: Any = None) -> None:
         if get_ident() != self._thread:
             return
-        self.leave(self._before_optimizer)
+        before = self._before_optimizer
         try:
-            if not self.named and self._sets_the_pace(key):
-                self._end_step(self.step, self._mean_loss(), self._sample_count(), 0)
+            now = monotonic_ns()
+            self._ns[self.phase] += now - self._since
+            self._since = now
+            if before != _IGNORED:
+                self.phase = before
+            if not self.named and (self._pacer() is optimizer or self._takes_over(optimizer)):
+                self._end_step(self.step, None, None, 0)
+            elif self._claimed or self.ring.owner() == 0:
+                self._put_phase(self.phase, now, self.step)
         except Exception as error:
             self.fail(error)
 
-    def _sets_the_pace(self, key: int) -> bool:
-        """One optimizer of several counts the steps: the first seen, until another one steps twice
-        without it."""
-        if key == self._pacer:
-            if self._others:
-                self._others.clear()
-            return True
-        if self._pacer and key not in self._others:
-            self._others.add(key)
+    def _takes_over(self, optimizer: Any) -> bool:
+        """One optimizer of several counts the steps: the first seen, until it is gone or another
+        one steps twice without it."""
+        if self._others_of != self._steps_ended:
+            self._others.clear()
+            self._others_of = self._steps_ended
+        if self._pacer() is not None and id(optimizer) not in self._others:
+            self._others.add(id(optimizer))
             return False
-        self._pacer = key
+        self._pacer = ref(optimizer)
         self._others.clear()
+        return True
+
+    def _adopt_thread(self) -> bool:
+        """A script may train in a thread of its own: follow it as long as no step was seen."""
+        if self._steps_ended or not self.on:
+            return False
+        self._thread = get_ident()
         return True
 
     # Steps.
@@ -179,23 +202,26 @@ class Recorder:
     def named_step(
         self, loss: float | None, samples: float | None, step: int | None, total: int | None
     ) -> None:
-        if get_ident() != self._thread:
-            if self._steps_ended or not self.on:
-                return
-            self._thread = get_ident()
+        if get_ident() != self._thread and not self._adopt_thread():
+            return
         try:
             if not self.named:
                 self._begin_named(step)
-            if total is not None:
-                self.ring.set_total(total)
+            self.set_total(total)
             now = monotonic_ns()
-            self._switch(self.phase if self.phase != START else OTHER, now)
-            self._end_step(
-                self.step if step is None else min(max(step, 0), _U64_MAX - 1),
-                self._mean_loss() if loss is None else loss,
-                self._sample_count() if samples is None else samples,
-                FLAG_NAMED,
-            )
+            self._ns[self.phase] += now - self._since
+            self._since = now
+            if self.phase == START:
+                self.phase = OTHER
+            number = self.step if step is None else min(max(step, 0), _U64_MAX - 1)
+            self._end_step(number, loss, samples, FLAG_NAMED)
+        except Exception as error:
+            self.fail(error)
+
+    def set_total(self, steps: int | None) -> None:
+        try:
+            if steps is not None and self.on and self.ring.is_free_or_mine():
+                self.ring.set_total(steps)
         except Exception as error:
             self.fail(error)
 
@@ -214,29 +240,37 @@ class Recorder:
             if loss == loss:
                 self.add_loss(loss)
             if samples == samples:
-                self.add_batch(samples)
+                self._samples += samples
+                self._batches += 1
             self._flags |= flags
 
-    def _end_step(self, step: int, loss: float, samples: float, flags: int) -> None:
+    def _end_step(self, step: int, loss: float | None, samples: float | None, flags: int) -> None:
         if not self._claimed:
             self._claimed = self.ring.claim()
             if not self._claimed:
                 self.turn_off()
                 return
+        if self._held is not None:
+            self._release()
         end = self._since
-        if self._steps_ended or flags & FLAG_NAMED:
-            self._put(step, time_ns(), end - self._begin, self._ns, loss, samples, flags)
+        if loss is None:
+            loss = self._loss_sum / self._losses if self._losses else nan
+        if samples is None:
+            samples = self._samples if self._batches else nan
+        ns = self._ns
+        if self._steps_ended or flags:
+            self._put(step, time_ns(), end - self._begin, ns, loss, samples, self._flags | flags)
         else:
             # The first one waits: shanty.step may follow and name this very step.
-            self._held = (self._begin, list(self._ns), loss, samples, self._flags)
-        self._ns[:] = _ZERO
+            self._held = (self._begin, list(ns), loss, samples, self._flags)
+        ns[:] = _ZERO
         self._begin = end
         self._flags = 0
-        self._loss_sum, self._losses = 0.0, 0
-        self._samples, self._batches = 0.0, 0
+        self._loss_sum = self._samples = 0.0
+        self._losses = self._batches = 0
         self._steps_ended += 1
         self.step = step + 1
-        self.ring.put_phase(self.phase, end, self.step)
+        self._put_phase(self.phase, end, self.step)
         command = self.ring.command()
         if command:
             self._obey(command)
@@ -247,10 +281,8 @@ class Recorder:
         if held is None or not self.on:
             return
         begin, ns, loss, samples, flags = held
-        kept, self._flags = self._flags, flags
         ended_at_ns = time_ns() - (monotonic_ns() - self._begin)
-        self._put(0, ended_at_ns, self._begin - begin, ns, loss, samples, 0)
-        self._flags = kept
+        self._put(0, ended_at_ns, self._begin - begin, ns, loss, samples, flags)
 
     def _put(
         self,
@@ -262,30 +294,24 @@ class Recorder:
         samples: float,
         flags: int,
     ) -> None:
-        if not isfinite(loss) or abs(loss) > _F32_MAX:
-            loss = loss if loss != loss or abs(loss) == float("inf") else _NAN
+        # The first step begins with the first thing seen, not with the process.
+        whole_ns -= ns[START]
+        if whole_ns > _NS_MAX:
+            whole_ns, ns = _NS_MAX, [min(part, _NS_MAX) for part in ns]
         self.ring.put_record(
             step,
             ended_at_ns,
-            (
-                _us(whole_ns),
-                _us(ns[DATA]),
-                _us(ns[FORWARD]),
-                _us(ns[BACKWARD]),
-                _us(ns[OPTIMIZER]),
-                _us(ns[CHECKPOINT]),
-            ),
-            loss,
-            samples,
-            _us(ns[COLLECTIVE]),
-            self._flags | flags,
+            whole_ns // 1000,
+            ns[DATA] // 1000,
+            ns[FORWARD] // 1000,
+            ns[BACKWARD] // 1000,
+            ns[OPTIMIZER] // 1000,
+            ns[CHECKPOINT] // 1000,
+            loss if abs(loss) < _F32_MAX else _f32(loss),
+            samples if abs(samples) < _F32_MAX else _f32(samples),
+            ns[COLLECTIVE] // 1000,
+            flags,
         )
-
-    def _mean_loss(self) -> float:
-        return self._loss_sum / self._losses if self._losses else _NAN
-
-    def _sample_count(self) -> float:
-        return self._samples if self._batches else _NAN
 
     def _obey(self, command: int) -> None:
         if command & 0xFF == _COMMAND_EXIT:
@@ -299,8 +325,11 @@ class Recorder:
 
     # Checkpoints, which background threads write too.
 
+    def is_inside_data_or_checkpoint(self) -> bool:
+        return self.phase in (DATA, CHECKPOINT) and get_ident() == self._thread
+
     def add_checkpoint(self, written: int, read: int) -> None:
-        if not self.on or self.ring.owner() not in (0, os.getpid()):
+        if not self.on or not self.ring.is_free_or_mine():
             return
         with self._lock:
             self._written += written
@@ -315,21 +344,20 @@ class Recorder:
 
     def begin(self, python_version: str) -> None:
         """Says that this process is alive and hooked, unless another owns the ring."""
-        owner = self.ring.owner()
-        if owner not in (0, os.getpid()):
+        if not self.ring.is_free_or_mine():
             self.turn_off()
             return
-        self._claimed = owner != 0
+        self._claimed = self.ring.owner() != 0
         self.ring.set_python_version(python_version)
         self.ring.put_phase(START, self._since, 0)
 
     def set_bits(self, bits: int) -> None:
         self.bits = bits
-        if self.on and self.ring.owner() in (0, os.getpid()):
+        if self.on and self.ring.is_free_or_mine():
             self.ring.set_hooks(bits)
 
     def done(self) -> None:
-        if not self.on or self.ring.owner() not in (0, os.getpid()):
+        if not self.on or not self.ring.is_free_or_mine():
             return
         try:
             self._release()
@@ -346,21 +374,14 @@ class Recorder:
         self.turn_off()
         if was_on:
             self.complain(f"{what} are off", error)
-            self.set_off_bits()
-
-    def set_off_bits(self) -> None:
-        try:
-            if self.ring.owner() in (0, os.getpid()):
-                self.ring.set_hooks(0)
-        except Exception:
-            pass
 
     def complain(self, what: str, error: BaseException) -> None:
         """One line on stderr, and the reason for the agent. Never raises."""
         try:
             text = f"{what}: {type(error).__name__}: {error}".replace("\n", " ")
-            if self.ring.owner() in (0, os.getpid()):
+            if self.ring.is_free_or_mine():
                 self.ring.set_reason(text)
+                self.ring.set_hooks(self.bits if self.on else 0)
             sys.stderr.write(f"shanty: {text}\n")
             sys.stderr.flush()
         except Exception:
@@ -384,5 +405,10 @@ def get_recorder() -> Recorder | None:
     return _recorder
 
 
-def _us(ns: int) -> int:
-    return min(ns // 1000, _U32_MAX)
+def _nothing() -> None:
+    return None
+
+
+def _f32(value: float) -> float:
+    """What struct refuses, as it does not fit a float32, is infinite; NaN stays."""
+    return copysign(inf, value) if abs(value) >= _F32_MAX else value

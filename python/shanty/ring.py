@@ -21,19 +21,19 @@ FD_VARIABLE = "SHANTY_RING_FD"
 _COMMAND, _PID, _HOOKS, _TOTAL, _FIRST_STEP = 3, 8, 9, 10, 11
 _PHASE_SEQ, _CKPT_SEQ, _HEAD = 32, 40, 48
 # Byte offsets of the texts, the phase fields and the checkpoint fields.
-_TORCH_AT, _PYTHON_AT, _REASON_AT, _PHASE_AT, _CKPT_AT = 96, 128, 160, 264, 328
+_TORCH_AT, _PYTHON_AT, _REASON_AT, _PHASE_AT, _CKPT_AT = 96, 128, 160, 256, 328
 _TEXT_SIZE, _REASON_SIZE = 32, 96
 
 _U64_MAX = (1 << 64) - 1
-_PHASE = struct.Struct("<3Q")
+_PHASE = struct.Struct("<4Q")
 _CKPT = struct.Struct("<4Q")
-_PAYLOAD = struct.Struct("<QQIIIIIIffII")
+_RECORD = struct.Struct("<QQQIIIIIIffII")
 
 
 class Ring:
     """The writer's side. One thread writes phases and records; see put_checkpoint for the rest."""
 
-    __slots__ = ("_capacity", "_head", "_map", "_words", "generation", "rank")
+    __slots__ = ("_capacity", "_head", "_map", "_phase_seq", "_words", "generation", "rank")
 
     def __init__(self, memory: mmap.mmap, capacity: int) -> None:
         self._map = memory
@@ -41,10 +41,14 @@ class Ring:
         self._words = memoryview(memory).cast("Q")
         self._capacity = capacity
         self._head = self._words[_HEAD]
+        self._phase_seq = self._words[_PHASE_SEQ] | 1
         self.rank, self.generation = struct.unpack_from("<II", memory, 16)
 
     def owner(self) -> int:
         return self._words[_PID]
+
+    def is_free_or_mine(self) -> bool:
+        return self._words[_PID] in (0, os.getpid())
 
     def claim(self) -> bool:
         """Makes this process the writer; False when another process is."""
@@ -76,11 +80,10 @@ class Ring:
         self._put_text(_REASON_AT, _REASON_SIZE, text)
 
     def put_phase(self, phase: int, since_ns: int, step: int) -> None:
-        words = self._words
-        seq = words[_PHASE_SEQ] | 1
-        words[_PHASE_SEQ] = seq
-        _PHASE.pack_into(self._map, _PHASE_AT, phase, since_ns, step)
-        words[_PHASE_SEQ] = seq + 1
+        seq = self._phase_seq = self._phase_seq + 2
+        # Packing stores the fields in their order, so the odd sequence comes first.
+        _PHASE.pack_into(self._map, _PHASE_AT, seq, phase, since_ns, step)
+        self._words[_PHASE_SEQ] = seq + 1
 
     def put_checkpoint(self, written: int, ended_at_ns: int, step: int, read: int) -> None:
         """Any thread, but one at a time: the caller holds a lock."""
@@ -90,27 +93,14 @@ class Ring:
         _CKPT.pack_into(self._map, _CKPT_AT, written, ended_at_ns, step, read)
         words[_CKPT_SEQ] = seq + 1
 
-    def put_record(
-        self,
-        step: int,
-        ended_at_ns: int,
-        parts_us: tuple[int, int, int, int, int, int],
-        loss: float,
-        samples: float,
-        collective_us: int,
-        flags: int,
-    ) -> None:
-        """`parts_us`: whole step, data, forward, backward, optimizer, checkpoint."""
+    def put_record(self, *payload: float) -> None:
+        """`payload`: the record's fields after the sequence, in their order, each in its range."""
         head = self._head
         slot = RECORDS_AT + RECORD_SIZE * (head & (self._capacity - 1))
         words = self._words
-        words[slot >> 3] = 2 * head + 1
-        _PAYLOAD.pack_into(
-            self._map, slot + 8, step, ended_at_ns, *parts_us, loss, samples, collective_us, flags
-        )
+        _RECORD.pack_into(self._map, slot, 2 * head + 1, *payload)
         words[slot >> 3] = 2 * head + 2
-        self._head = head + 1
-        words[_HEAD] = head + 1
+        self._head = words[_HEAD] = head + 1
 
     def _put_text(self, at: int, size: int, text: str) -> None:
         data = text.encode("utf-8", "replace")[:size]

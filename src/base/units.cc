@@ -22,12 +22,21 @@ struct Unit {
 
 constexpr double kKi = 1024.0;
 constexpr Unit kByteUnits[] = {
-    {"", 1},     {"Ki", kKi}, {"Mi", kKi * kKi}, {"Gi", kKi* kKi* kKi}, {"Ti", kKi* kKi* kKi* kKi},
-    {"k", 1e3},  {"K", 1e3},  {"M", 1e6},        {"G", 1e9},            {"T", 1e12},
-    {"P", 1e15}, {"Pi", kKi * kKi * kKi * kKi * kKi},
+    {"", 1},
+    {"Ki", kKi},
+    {"Mi", kKi* kKi},
+    {"Gi", kKi* kKi* kKi},
+    {"Ti", kKi* kKi* kKi* kKi},
+    {"k", 1e3},
+    {"K", 1e3},
+    {"M", 1e6},
+    {"G", 1e9},
+    {"T", 1e12},
+    {"P", 1e15},
+    {"Pi", kKi* kKi* kKi* kKi* kKi},
 };
 constexpr Unit kDurationUnits[] = {
-    {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},     {"sec", 1},   {"m", 60},
+    {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},     {"sec", 1},    {"m", 60},
     {"min", 60},  {"h", 3600},  {"d", 86400}, {"w", 604800},
 };
 constexpr Unit kCountUnits[] = {

@@ -30,25 +30,49 @@ struct AgentConfig {
   Duration first_contact_limit = std::chrono::minutes(30);
 };
 
-struct DirectiveReceived { Directive directive; };
+struct DirectiveReceived {
+  Directive directive;
+};
 // One worker ended. `exit.rank` and `exit.requested` are filled in by the state machine.
-struct WorkerEnded { Generation generation = 0; WorkerExit exit; };
+struct WorkerEnded {
+  Generation generation = 0;
+  WorkerExit exit;
+};
 // No process of that generation is left on the node, descendants included.
-struct WorkersGone { Generation generation = 0; };
-// The workers of a generation could not be started.
-struct StartFailed { Generation generation = 0; std::string reason; };
+struct WorkersGone {
+  Generation generation = 0;
+};
+// The workers of a generation could not be started. SignalWorkers{kill} answers it, and the shell
+// says WorkersGone when nothing of that generation is left, as after any other end.
+struct StartFailed {
+  Generation generation = 0;
+  std::string reason;
+};
 // The shell got SIGTERM or its parent died.
-struct LeaveRequested { std::string reason; };
+struct LeaveRequested {
+  std::string reason;
+};
 // The shell reserved another port for MASTER_PORT.
-struct PortReserved { uint16_t port = 0; };
+struct PortReserved {
+  uint16_t port = 0;
+};
 using AgentEvent = std::variant<DirectiveReceived, WorkerEnded, WorkersGone, StartFailed,
                                 LeaveRequested, PortReserved, Tick>;
 
-struct StartWorkers { World world; };
-struct SignalWorkers { bool kill = false; };  // SIGTERM, or SIGKILL to everything that is left
-struct SendReport { Report report; };
+struct StartWorkers {
+  World world;
+};
+struct SignalWorkers {
+  bool kill = false;
+};  // SIGTERM, or SIGKILL to everything that is left
+struct SendReport {
+  Report report;
+};
 // Leave: the job is over for this agent. No worker is alive when this is given.
-struct ExitAgent { Outcome outcome = Outcome::kNone; std::string reason; };
+struct ExitAgent {
+  Outcome outcome = Outcome::kNone;
+  std::string reason;
+};
 using AgentAction = std::variant<StartWorkers, SignalWorkers, SendReport, ExitAgent, Note>;
 
 struct AgentState;  // value type, agent_state.h

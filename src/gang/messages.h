@@ -21,12 +21,12 @@ using Generation = uint64_t;
 struct WorkerExit {
   int local_rank = 0;
   int rank = 0;
-  int exit_code = 0;         // meaningful when signal == 0
-  int signal = 0;            // the signal that ended it, 0 = it exited
-  bool requested = false;    // the agent had asked it to stop before it ended
+  int exit_code = 0;           // meaningful when signal == 0
+  int signal = 0;              // the signal that ended it, 0 = it exited
+  bool requested = false;      // the agent had asked it to stop before it ended
   bool out_of_memory = false;  // the kernel's OOM killer took it
-  uint64_t step = kNoStep;   // last step it completed
-  std::string phase;         // what it was doing, "" = unknown
+  uint64_t step = kNoStep;     // last step it completed
+  std::string phase;           // what it was doing, "" = unknown
   int64_t exited_unix_ns = 0;
   int64_t error_unix_ns = 0;  // when its first error was raised, 0 = unknown
   std::string error;          // "ValueError: ..." from its error file, "" = none
@@ -38,10 +38,10 @@ struct WorkerExit {
 struct Failure {
   int64_t unix_ns = 0;
   Generation generation = 0;
-  int rank = -1;      // -1 = a whole node
+  int rank = -1;  // -1 = a whole node
   int node_rank = -1;
   std::string node;
-  std::string reason;       // "killed by SIGKILL", "exited with code 3", "node lost: no word for 3 s"
+  std::string reason;  // "killed by SIGKILL", "exited with code 3", "node lost: no word for 3 s"
   std::string first_error;  // the worker's own words, "" = none
   uint64_t step = kNoStep;
   // Equal for the same failure at the same step; "" for failures that never count as the
@@ -56,7 +56,7 @@ struct World {
   Generation generation = 0;
   int node_rank = 0;
   int node_count = 0;
-  int first_rank = 0;   // rank of local rank 0
+  int first_rank = 0;  // rank of local rank 0
   int local_size = 0;
   int world_size = 0;
   std::string master_addr;
@@ -76,25 +76,26 @@ enum class AgentPhase {
 
 // Agent -> coordinator: everything the agent knows that matters to the gang.
 struct Report {
-  uint64_t incarnation = 0;  // random per agent process, never 0
-  uint64_t seq = 0;          // counts up within an incarnation
-  uint64_t epoch = 0;        // highest coordinator epoch heard, 0 = none
-  std::string node;          // host name, for people
-  int wanted_node_rank = -1; // -1 = any
-  int slots = 0;             // workers it runs
-  std::string address;       // where other nodes reach this node; "" = as seen by the coordinator
-  uint16_t free_port = 0;    // a port it holds for the next generation's MASTER_PORT
+  uint64_t incarnation = 0;   // random per agent process, never 0
+  uint64_t seq = 0;           // counts up within an incarnation
+  uint64_t epoch = 0;         // highest coordinator epoch heard, 0 = none
+  std::string node;           // host name, for people
+  int wanted_node_rank = -1;  // -1 = any
+  int slots = 0;              // workers it runs
+  std::string address;        // where other nodes reach this node; "" = as seen by the coordinator
+  uint16_t free_port = 0;     // a port it holds for the next generation's MASTER_PORT
   AgentPhase phase = AgentPhase::kIdle;
-  World world;               // the last generation it started; generation 0 = none yet
+  World world;                    // the last generation it started; generation 0 = none yet
   std::vector<WorkerExit> exits;  // workers of world.generation that ended, in order of their end
-  bool leaving = false;      // it will exit and not come back by itself
+  bool leaving = false;           // it will exit and not come back by itself
   std::string leave_reason;
 };
 
 enum class Wish {
   kWait,  // nothing to do yet; `reason` says what is waited for
   kRun,   // run `world` (if not running it or done with it already)
-  kStop,  // stop any generation up to `world.generation`
+  kStop,  // stop any generation up to `world.generation`; `outcome` kStopped = the job is stopped
+          // (workers get the full grace), kNone = another generation may follow
   kEnd,   // stop everything and exit; `outcome` says how the job ended
 };
 

@@ -28,9 +28,9 @@ class WsClient {
     uint16_t port = 0;
     std::string token;
     bool tls = false;
-    size_t max_message_bytes = size_t{1} << 20;
-    size_t max_queued_bytes = size_t{16} << 20;      // a slower server is dropped
-    Duration connect_limit = std::chrono::seconds(5);  // per address, until the token is accepted
+    size_t max_message_bytes = size_t{4} << 20;
+    size_t max_queued_bytes = size_t{16} << 20;        // a slower server is dropped
+    Duration connect_limit = std::chrono::seconds(5);  // to connect, and again for the handshake
     Duration backoff_min = std::chrono::milliseconds(20);
     Duration backoff_max = std::chrono::seconds(1);
     Duration rejected_backoff = std::chrono::seconds(5);  // after on_rejected
@@ -61,8 +61,8 @@ class WsClient {
   std::string local_address() const;
   // Why the latest attempt to connect failed, for "waiting for ..." messages; "" = none did.
   std::string last_error() const;
-  // Sends what is queued, closes (by force after kCloseLimit) and stays closed. No handler is
-  // called any more; `done` (may be empty) is called when the connection is gone.
+  // Sends what is queued, closes (by force after 6 s) and stays closed. No handler is called
+  // any more; `done` (may be empty) is called when the connection is gone. Once.
   void stop(std::function<void()> done = {});
   // Fault injection: cuts the connection without a goodbye and stays away that long.
   void drop_for(Duration duration);

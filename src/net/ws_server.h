@@ -32,7 +32,7 @@ class WsServer {
     uint16_t port = 0;  // 0 = any free one
     std::string token;
     bool tls = false;
-    size_t max_message_bytes = size_t{1} << 20;
+    size_t max_message_bytes = size_t{4} << 20;
     size_t max_queued_bytes = size_t{16} << 20;  // per connection; a slower reader is closed
     // Connections that have not proven the token yet. One more pushes out the oldest of the
     // address that holds the most.
@@ -53,8 +53,8 @@ class WsServer {
         on_rejected;
   };
 
-  // Listens with SO_REUSEADDR. `io` must outlive the server. When the error is that another
-  // socket listens there, `*address_in_use` is set to true.
+  // Listens with SO_REUSEADDR. `io` must outlive the server. `*address_in_use` tells
+  // whether the error is that another socket listens there.
   static Result<std::unique_ptr<WsServer>> listen(boost::asio::io_context& io, Options options,
                                                   Handlers handlers,
                                                   bool* address_in_use = nullptr);
@@ -66,10 +66,10 @@ class WsServer {
   uint16_t port() const;
   // Queues one text message (UTF-8). An unknown or closed id is ignored.
   void send(ConnId id, std::string message);
-  // Sends what is queued, says goodbye with `reason`, closes; after kCloseLimit by force.
+  // Sends what is queued, says goodbye with `reason`, closes; by force after 6 s.
   void close(ConnId id, std::string_view reason);
   // Stops listening and closes every connection as close() does. No handler is called any more.
-  // `done` (may be empty) is called when the last connection is gone.
+  // `done` (may be empty) is called when the last connection is gone. Once.
   void stop(std::function<void()> done = {});
   // Connections turned away so far.
   uint64_t rejected() const;

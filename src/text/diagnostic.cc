@@ -19,18 +19,24 @@ constexpr std::string_view kReset = "\x1b[0m";
 
 std::string_view severity_prefix(Severity severity) {
   switch (severity) {
-    case Severity::kError: return "";
-    case Severity::kWarning: return "warning: ";
-    case Severity::kNote: return "note: ";
+    case Severity::kError:
+      return "";
+    case Severity::kWarning:
+      return "warning: ";
+    case Severity::kNote:
+      return "note: ";
   }
   return "";
 }
 
 std::string_view severity_color(Severity severity) {
   switch (severity) {
-    case Severity::kError: return kRed;
-    case Severity::kWarning: return kYellow;
-    case Severity::kNote: return kCyan;
+    case Severity::kError:
+      return kRed;
+    case Severity::kWarning:
+      return kYellow;
+    case Severity::kNote:
+      return kCyan;
   }
   return "";
 }
@@ -135,10 +141,9 @@ bool has_errors(std::span<const Diagnostic> diagnostics) {
 }
 
 void sort_and_limit(std::vector<Diagnostic>& diagnostics, size_t limit) {
-  std::stable_sort(diagnostics.begin(), diagnostics.end(),
-                   [](const Diagnostic& a, const Diagnostic& b) {
-                     return std::tie(a.line, a.column) < std::tie(b.line, b.column);
-                   });
+  std::sort(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& a, const Diagnostic& b) {
+    return std::tie(a.line, a.column, a.message) < std::tie(b.line, b.column, b.message);
+  });
   if (diagnostics.size() <= limit) return;
   const size_t left_out = diagnostics.size() - limit;
   const std::string file = diagnostics.front().file;

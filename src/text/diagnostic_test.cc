@@ -80,10 +80,10 @@ TEST(NearestKey, StaysSilentWhenNothingIsNear) {
 }
 
 TEST(Utf8, QuotedCutsAndCleans) {
-  EXPECT_EQ(quoted("abc"), "\"abc\"");
-  EXPECT_EQ(quoted("a\x1b[1m\xff"), "\"a?[1m?\"");
-  EXPECT_LE(quoted(std::string(1000, 'x')).size(), kMaxQuotedBytes + 5);
-  EXPECT_FALSE(find_invalid_utf8(quoted(std::string(59, 'x') + "\xe6\xbc\xa2")).has_value());
+  EXPECT_EQ(in_quotes("abc"), "\"abc\"");
+  EXPECT_EQ(in_quotes("a\x1b[1m\xff"), "\"a?[1m?\"");
+  EXPECT_LE(in_quotes(std::string(1000, 'x')).size(), kMaxQuotedBytes + 5);
+  EXPECT_FALSE(find_invalid_utf8(in_quotes(std::string(59, 'x') + "\xe6\xbc\xa2")).has_value());
 }
 
 TEST(Utf8, RefusesOverlongSurrogatesAndStrays) {

@@ -62,7 +62,8 @@ class Layout {
   Layout(const Table& table, std::vector<size_t> widths, TableStyle style)
       : table_(table), widths_(std::move(widths)), style_(style) {
     for (size_t i = 0; i + 1 < widths_.size(); ++i) indent_ += widths_[i] + kGapColumns;
-    if (style.width > 0) last_width_ = std::max(kMinLastColumns, style.width - std::min(style.width, indent_));
+    if (style.width > 0)
+      last_width_ = std::max(kMinLastColumns, style.width - std::min(style.width, indent_));
   }
 
   void append(std::string& out, const Row& row) const {

@@ -9,9 +9,9 @@ namespace shanty {
 // A text table for terminals: columns aligned by display width, the last one wrapped at spaces
 // to fit the width.
 struct Table {
-  std::vector<std::string> header;               // empty: none is printed
-  std::vector<std::vector<std::string>> rows;    // short rows are filled with empty cells
-  std::vector<bool> right_aligned;               // by column; missing means left
+  std::vector<std::string> header;             // empty: none is printed
+  std::vector<std::vector<std::string>> rows;  // short rows are filled with empty cells
+  std::vector<bool> right_aligned;             // by column; missing means left
 };
 
 struct TableStyle {

@@ -16,7 +16,8 @@ TEST(Table, AlignsColumnsAndDropsTrailingSpaces) {
 }
 
 TEST(Table, WrapsTheLastColumnAtSpaces) {
-  const Table table{.header = {}, .rows = {{"a", "one two three four five six seven eight"}},
+  const Table table{.header = {},
+                    .rows = {{"a", "one two three four five six seven eight"}},
                     .right_aligned = {}};
   EXPECT_EQ(format_table(table, {.width = 30}),
             "a  one two three four five six\n"
@@ -30,8 +31,8 @@ TEST(Table, CutsAWordLongerThanTheWidth) {
 }
 
 TEST(Table, CountsWideCharactersAsTwo) {
-  const Table table{.header = {}, .rows = {{"\xe6\xbc\xa2", "x"}, {"abc", "y"}},
-                    .right_aligned = {}};
+  const Table table{
+      .header = {}, .rows = {{"\xe6\xbc\xa2", "x"}, {"abc", "y"}}, .right_aligned = {}};
   EXPECT_EQ(format_table(table), "\xe6\xbc\xa2   x\nabc  y\n");
 }
 

@@ -39,8 +39,8 @@ constexpr Span kZeroWidth[] = {
     {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff},
 };
 constexpr Span kWide[] = {
-    {0x1100, 0x115f}, {0x2e80, 0x303e},   {0x3041, 0x33ff},   {0x3400, 0x4dbf}, {0x4e00, 0x9fff},
-    {0xa000, 0xa4cf}, {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f}, {0xff00, 0xff60},
+    {0x1100, 0x115f}, {0x2e80, 0x303e},   {0x3041, 0x33ff},   {0x3400, 0x4dbf},   {0x4e00, 0x9fff},
+    {0xa000, 0xa4cf}, {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},
     {0xffe0, 0xffe6}, {0x1f300, 0x1f64f}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd},
 };
 
@@ -71,6 +71,19 @@ std::optional<size_t> find_invalid_utf8(std::string_view text) {
     at += character.size;
   }
   return std::nullopt;
+}
+
+bool has_control_character(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const Character character = decode(text.substr(at));
+    const uint32_t code = character.code;
+    const bool is_space = code == '\t' || code == '\n' || code == '\r';
+    const bool is_c0_or_c1 = code < 0x20 || (code >= 0x7f && code < 0xa0);
+    const bool is_none = code == 0xfeff || code == 0xfffe || code == 0xffff;
+    if (is_none || (is_c0_or_c1 && !is_space)) return true;
+    at += std::max<size_t>(character.size, 1);
+  }
+  return false;
 }
 
 std::string_view prefix_of_width(std::string_view text, size_t columns) {
@@ -111,7 +124,7 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   const std::string_view shown = prefix_of_width(text.substr(0, kMaxQuotedBytes), kMaxQuotedBytes);
   std::string out = "\"" + printable(shown);
   if (shown.size() < text.size()) {

@@ -53,18 +53,26 @@ class Event {
 
   bool has_anchor() const {
     switch (raw_.type) {
-      case YAML_SCALAR_EVENT: return raw_.data.scalar.anchor != nullptr;
-      case YAML_SEQUENCE_START_EVENT: return raw_.data.sequence_start.anchor != nullptr;
-      case YAML_MAPPING_START_EVENT: return raw_.data.mapping_start.anchor != nullptr;
-      default: return false;
+      case YAML_SCALAR_EVENT:
+        return raw_.data.scalar.anchor != nullptr;
+      case YAML_SEQUENCE_START_EVENT:
+        return raw_.data.sequence_start.anchor != nullptr;
+      case YAML_MAPPING_START_EVENT:
+        return raw_.data.mapping_start.anchor != nullptr;
+      default:
+        return false;
     }
   }
   std::string_view tag() const {
     switch (raw_.type) {
-      case YAML_SCALAR_EVENT: return text_or_empty(raw_.data.scalar.tag);
-      case YAML_SEQUENCE_START_EVENT: return text_or_empty(raw_.data.sequence_start.tag);
-      case YAML_MAPPING_START_EVENT: return text_or_empty(raw_.data.mapping_start.tag);
-      default: return {};
+      case YAML_SCALAR_EVENT:
+        return text_or_empty(raw_.data.scalar.tag);
+      case YAML_SEQUENCE_START_EVENT:
+        return text_or_empty(raw_.data.sequence_start.tag);
+      case YAML_MAPPING_START_EVENT:
+        return text_or_empty(raw_.data.mapping_start.tag);
+      default:
+        return {};
     }
   }
 
@@ -145,7 +153,8 @@ class TreeReader {
     if (index < text_.size() && text_[index] == '\t') {
       return fail(place, "a tab cannot indent YAML", "use spaces");
     }
-    const std::string context = parser_.context == nullptr ? "" : fmt::format(" {}", parser_.context);
+    const std::string context =
+        parser_.context == nullptr ? "" : fmt::format(" {}", parser_.context);
     return fail(place, fmt::format("not valid YAML: {}{}", problem, context));
   }
 
@@ -205,7 +214,8 @@ class TreeReader {
                   "write the value out in each place");
     }
     if (!is_core_tag(event.tag())) {
-      return fail(event.place(), fmt::format("the tag {} is not supported", quoted(event.tag())));
+      return fail(event.place(),
+                  fmt::format("the tag {} is not supported", in_quotes(event.tag())));
     }
     if (depth > limits_.depth) {
       return fail(event.place(), fmt::format("nested deeper than {} levels", limits_.depth));
@@ -219,11 +229,13 @@ class TreeReader {
   bool read_scalar(YamlNode& node, const Event& event) {
     const std::string_view value = event.scalar();
     if (value.size() > limits_.scalar_bytes) {
-      return fail(event.place(), fmt::format("a single value of {}, the limit is {}",
-                                             format_bytes(value.size()),
-                                             format_bytes(limits_.scalar_bytes)));
+      return fail(event.place(),
+                  fmt::format("a single value of {}, the limit is {}", format_bytes(value.size()),
+                              format_bytes(limits_.scalar_bytes)));
     }
-    if (value.find('\0') != value.npos) return fail(event.place(), "a value contains a NUL byte");
+    if (has_control_character(value)) {
+      return fail(event.place(), "a value contains a control character");
+    }
     const bool is_text = event.tag() == "tag:yaml.org,2002:str" || event.tag() == "!";
     node.is_quoted = !event.is_plain() || is_text;
     node.text = value;
@@ -279,7 +291,7 @@ class TreeReader {
       const auto [known, is_new] = first.emplace(key.text, key.place);
       if (is_new) continue;
       report(key.place,
-             fmt::format("duplicate key {}, first given in line {}", quoted(key.text),
+             fmt::format("duplicate key {}, first given in line {}", in_quotes(key.text),
                          known->second.line),
              "");
     }
@@ -323,10 +335,14 @@ const YamlNode* YamlNode::find(std::string_view key) const {
 
 std::string_view YamlNode::kind_name() const {
   switch (kind) {
-    case Kind::kNull: return "nothing";
-    case Kind::kScalar: return "text";
-    case Kind::kSequence: return "a list";
-    case Kind::kMapping: return "a mapping";
+    case Kind::kNull:
+      return "nothing";
+    case Kind::kScalar:
+      return "text";
+    case Kind::kSequence:
+      return "a list";
+    case Kind::kMapping:
+      return "a mapping";
   }
   return "";
 }
@@ -336,7 +352,8 @@ ParsedYaml parse_documents(std::string_view text, const std::string& file_name,
   if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
     text.remove_prefix(kByteOrderMark.size());
   }
-  if (auto refused = refuse(text, file_name, limits)) return {.documents = {}, .diagnostics = {*refused}};
+  if (auto refused = refuse(text, file_name, limits))
+    return {.documents = {}, .diagnostics = {*refused}};
   return TreeReader(text, file_name, limits).read();
 }
 

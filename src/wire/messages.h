@@ -14,10 +14,11 @@ namespace shanty::wire {
 // The text frames between an agent and the coordinator: JSON, docs/formats/wire.md.
 
 inline constexpr int kVersion = 1;
-inline constexpr size_t kMaxMessageBytes = size_t{1} << 20;
+inline constexpr size_t kMaxMessageBytes = size_t{4} << 20;
 inline constexpr size_t kMaxExits = 4096;
 inline constexpr size_t kMaxRanksPerNode = 1024;
 inline constexpr size_t kMaxNotes = 64;
+inline constexpr size_t kMaxNoteBytes = size_t{8} << 10;
 inline constexpr size_t kMaxFactsBytes = size_t{64} << 10;
 inline constexpr int kMaxRank = 1 << 24;
 
@@ -34,9 +35,10 @@ struct CoordinatorMessage {
   gang::Directive directive;
 };
 
-// Never fails: text that is too long is cut at a character, bytes that are not UTF-8 become
-// U+FFFD, lists that are too long lose their oldest entries, facts or notes that are not JSON
-// objects within the limits are left out.
+// Never fails, and what it yields can be decoded: text that is too long is cut at a character,
+// bytes that are not UTF-8 become U+FFFD, lists that are too long keep their first entries
+// (history and notes their last), facts or notes that are not JSON objects within the limits are
+// left out. If the whole is beyond kMaxMessageBytes, all texts are cut shorter.
 std::string encode(const AgentMessage& message);
 std::string encode(const CoordinatorMessage& message);
 

@@ -1,0 +1,47 @@
+# `make` builds build/shanty; everything else builds on that. See README.md.
+SHELL := /bin/bash
+PYTHON := build/venv/bin/python
+JOBS ?= $(shell nproc)
+
+.PHONY: all setup packages demo test unit bench fuzz soak asan tsan format lint clean
+
+all: packages
+	@cmake --preset release >/dev/null
+	@cmake --build build -j $(JOBS) --target shanty
+
+packages:
+	@SHANTY_SETUP_PYTHON=0 scripts/setup.sh
+
+setup:
+	@scripts/setup.sh
+
+demo: setup all
+	@$(PYTHON) examples/demo.py
+
+test: setup
+	@scripts/test.sh
+
+bench: setup all
+	@$(PYTHON) bench/bench.py
+
+fuzz:
+	@SHANTY_SETUP_PYTHON=0 scripts/setup.sh packages-fuzz.txt
+	@scripts/fuzz.sh
+
+# A million random schedules of the gang; a failing seed is printed and replays with --seed.
+soak: packages
+	@cmake --preset release >/dev/null
+	@cmake --build build -j $(JOBS) --target gang_soak
+	@build/tests/gang_soak
+
+# Unit tests under the sanitizers.
+asan tsan: packages
+	@cmake --preset $@ >/dev/null
+	@cmake --build build/$@ -j $(JOBS)
+	@scripts/unit.sh build/$@
+
+format:
+	@git ls-files '*.cc' '*.h' | xargs clang-format-19 -i
+
+clean:
+	rm -rf build/CMakeFiles build/tests build/shanty build/dev build/asan build/tsan build/fuzz

@@ -1,0 +1,52 @@
+"""torch.save and torch.load, and torch.distributed.checkpoint where it is used."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import ModuleType
+from typing import Any
+
+from shanty.hooks.wrap import Function, is_compiling, never_compile
+from shanty.recorder import CHECKPOINT, Recorder
+
+
+def install(module: ModuleType, recorder: Recorder) -> None:
+    _replace(module, "torch", "save", recorder)
+    _replace(module, "torch", "load", recorder)
+
+
+def install_sharded_save(module: ModuleType, recorder: Recorder) -> None:
+    _replace(module, "torch.distributed.checkpoint", "save", recorder)
+
+
+def install_sharded_load(module: ModuleType, recorder: Recorder) -> None:
+    _replace(module, "torch.distributed.checkpoint", "load", recorder)
+
+
+def _replace(module: ModuleType, package: str, name: str, recorder: Recorder) -> None:
+    """Wraps `module.name`, and the same function where `package` has taken it over."""
+    original = getattr(module, name)
+    wrapped = _counted(original, recorder, writes=name == "save")
+    setattr(module, name, wrapped)
+    outer = sys.modules.get(package)
+    if getattr(outer, name, None) is original:
+        setattr(outer, name, wrapped)
+
+
+def _counted(original: Function, recorder: Recorder, writes: bool) -> Function:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        # A data set that loads its items is not reading a checkpoint, and a sharded checkpoint's
+        # inner saves are part of it.
+        if is_compiling() or recorder.is_inside_data_or_checkpoint():
+            return original(*args, **kwargs)
+        token = recorder.enter(CHECKPOINT)
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            recorder.leave(token)
+        recorder.add_checkpoint(int(writes), int(not writes))
+        return result
+
+    return never_compile(wrapper)

@@ -1,0 +1,43 @@
+"""Forward of a model's outermost wrapper, told apart by whether it trains or evaluates. The
+all-reduce of DDP is part of backward."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+from shanty.hooks.wrap import Function, is_compiling, is_grad_enabled, never_compile
+from shanty.recorder import EVAL, FORWARD, Recorder
+
+
+def install_ddp(module: ModuleType, recorder: Recorder) -> None:
+    ddp = module.DistributedDataParallel
+    ddp.forward = _timed(ddp.forward, recorder)
+
+
+def install_fsdp(module: ModuleType, recorder: Recorder) -> None:
+    fsdp = module.FullyShardedDataParallel
+    fsdp.forward = _timed(fsdp.forward, recorder)
+
+
+def install_compiled(module: ModuleType, recorder: Recorder) -> None:
+    """Modules from torch.compile: a DDP inside is traced, so its own hook sees nothing."""
+    compiled = module.OptimizedModule
+    compiled.__call__ = _timed(compiled.__call__, recorder)
+
+
+def _timed(original: Function, recorder: Recorder) -> Function:
+    enter, leave = recorder.enter, recorder.leave
+
+    @functools.wraps(original)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        token = enter(FORWARD if self.training and is_grad_enabled() else EVAL)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            leave(token)
+
+    return never_compile(forward)

@@ -1,0 +1,73 @@
+"""Reads the loss where that costs nothing: a one-element tensor of the CPU. A tensor on a device
+is never read, since that would wait for the device."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from shanty.hooks.wrap import is_compiling, never_compile
+from shanty.recorder import Recorder
+
+
+class LossReader:
+    """One for the process, as the scaler's hook tells it what backward's hook will meet."""
+
+    def __init__(self) -> None:
+        # A weak reference: a strong one would keep the whole graph of a step alive.
+        self._scaled: weakref.ref[Any] | None = None
+        self._before_scaling: float | None = None
+
+    def remember_scaling(self, before: Any, after: Any, recorder: Recorder) -> None:
+        """GradScaler multiplied the loss: `after` is what backward will be given."""
+        try:
+            self._before_scaling = _value(before)
+            if self._before_scaling is not None:
+                self._scaled = weakref.ref(after)
+        except Exception as error:
+            recorder.fail(error)
+
+    def read(self, tensors: Any, recorder: Recorder) -> None:
+        """Takes the loss that a backward started from, when it is one."""
+        try:
+            loss = _value(tensors)
+            if self._scaled is not None:
+                if self._scaled() is tensors:
+                    loss = self._before_scaling
+                self._scaled = None
+            if loss is not None:
+                recorder.add_loss(loss)
+        except Exception as error:
+            recorder.fail(error)
+
+
+def _value(tensor: Any) -> float | None:
+    # No subclass: a DTensor's item() would be a collective.
+    if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.numel() != 1:
+        return None
+    value = tensor.item()
+    return value if type(value) is float else None
+
+
+reader = LossReader()
+
+
+def install_grad_scaler(module: ModuleType, recorder: Recorder) -> None:
+    scaler = module.GradScaler
+    original = scaler.scale
+
+    @functools.wraps(original)
+    def scale(self: Any, outputs: Any) -> Any:
+        scaled = original(self, outputs)
+        if not is_compiling():
+            reader.remember_scaling(outputs, scaled, recorder)
+        return scaled
+
+    scaler.scale = never_compile(scale)
+
+
+never_compile(LossReader, _value)

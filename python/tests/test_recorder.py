@@ -1,0 +1,301 @@
+"""Which call ends a step, and where its time goes. No torch: the hooks are played by hand."""
+
+from __future__ import annotations
+
+import gc
+import os
+import struct
+import threading
+
+import pytest
+
+from ring_reader import TestRing
+from shanty import recorder as parts
+from shanty.recorder import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, OTHER, Recorder
+from shanty.ring import open_ring
+
+MS = 1_000_000
+
+
+class Optimizer:
+    pass
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ns = 1
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def pass_ms(self, ms: float) -> None:
+        self.now_ns += int(ms * MS)
+
+
+@pytest.fixture
+def ring() -> TestRing:
+    return TestRing()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(parts, "monotonic_ns", clock)
+    return clock
+
+
+@pytest.fixture
+def rec(ring: TestRing, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    monkeypatch.setenv("SHANTY_RING_FD", str(ring.fd))
+    opened = open_ring()
+    assert opened is not None
+    recorder = Recorder(opened)
+    recorder.begin("3.x")
+    return recorder
+
+
+def optimize(
+    rec: Recorder, optimizer: Optimizer, clock: Clock | None = None, ms: float = 0
+) -> None:
+    rec.optimizer_begins(optimizer)
+    if clock is not None:
+        clock.pass_ms(ms)
+    rec.optimizer_ends(optimizer)
+
+
+def test_the_parts_of_a_step_are_told_apart(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    sgd = Optimizer()
+    for _ in range(2):
+        token = rec.enter_data()
+        clock.pass_ms(1)
+        rec.leave(token)
+        clock.pass_ms(10)
+        for phase, ms in ((FORWARD, 2), (BACKWARD, 4)):
+            token = rec.enter(phase)
+            clock.pass_ms(ms)
+            rec.leave(token)
+        optimize(rec, sgd, clock, 8)
+    rec.done()
+    for record in ring.records():
+        assert record.whole_us == 25_000
+        assert (record.data_us, record.forward_us) == (1_000, 2_000)
+        assert (record.backward_us, record.optimizer_us) == (4_000, 8_000)
+    assert ring.head == 2 and ring.phase == "done" and ring.pid == os.getpid()
+
+
+def test_a_nested_phase_pauses_the_outer(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    closure_optimizer = Optimizer()
+    rec.optimizer_begins(closure_optimizer)
+    clock.pass_ms(1)
+    for _ in range(3):
+        token = rec.enter(BACKWARD)
+        clock.pass_ms(2)
+        rec.leave(token)
+    clock.pass_ms(1)
+    rec.optimizer_ends(closure_optimizer)
+    rec.done()
+    (record,) = ring.records()
+    assert (record.optimizer_us, record.backward_us, record.whole_us) == (2_000, 6_000, 8_000)
+
+
+def test_two_optimizers_of_a_loop_make_one_step(rec: Recorder, ring: TestRing) -> None:
+    discriminator, generator = Optimizer(), Optimizer()
+    for _ in range(5):
+        optimize(rec, discriminator)
+        optimize(rec, generator)
+    rec.done()
+    assert [r.step for r in ring.records()] == [0, 1, 2, 3, 4]
+
+
+def test_an_optimizer_that_takes_over_sets_the_pace(rec: Recorder, ring: TestRing) -> None:
+    warm_up, main = Optimizer(), Optimizer()
+    for _ in range(3):
+        optimize(rec, warm_up)
+    for _ in range(3):
+        optimize(rec, main)
+    rec.done()
+    # Its first step could still have been the second optimizer of a loop.
+    assert ring.head == 3 + 2
+
+
+def test_an_optimizer_that_is_gone_hands_over_at_once(rec: Recorder, ring: TestRing) -> None:
+    for _ in range(3):
+        optimizer = Optimizer()
+        optimize(rec, optimizer)
+        optimize(rec, optimizer)
+        del optimizer
+        gc.collect()
+    rec.done()
+    assert [r.step for r in ring.records()] == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_loss_is_the_mean_of_the_backwards(rec: Recorder, ring: TestRing) -> None:
+    sgd = Optimizer()
+    rec.add_loss(1.0)
+    rec.add_loss(3.0)
+    optimize(rec, sgd)
+    optimize(rec, sgd)
+    rec.done()
+    first, second = ring.records()
+    assert first.loss == 2.0
+    assert second.loss != second.loss and second.samples != second.samples
+
+
+def test_named_steps_replace_the_optimizers(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    sgd = Optimizer()
+    for step in range(100, 103):
+        token = rec.enter(BACKWARD)
+        clock.pass_ms(2)
+        rec.leave(token)
+        optimize(rec, sgd, clock, 1)
+        clock.pass_ms(1)
+        rec.named_step(0.5, 32.0, step, 500)
+    rec.done()
+    records = ring.records()
+    assert [r.step for r in records] == [100, 101, 102]
+    assert all(r.named and r.loss == 0.5 and r.samples == 32.0 for r in records)
+    assert [r.whole_us for r in records] == [4_000] * 3
+    assert [r.backward_us for r in records] == [2_000] * 3
+    assert (ring.total, ring.first_step, ring.bits & 128) == (500, 101, 128)
+    assert ring.step_in_work == 103
+
+
+def test_named_steps_work_with_two_optimizers(rec: Recorder, ring: TestRing) -> None:
+    a, b = Optimizer(), Optimizer()
+    for _ in range(3):
+        optimize(rec, a)
+        optimize(rec, b)
+        rec.named_step(None, None, None, None)
+    assert [r.step for r in ring.records()] == [0, 1, 2]
+
+
+def test_evaluation_absorbs_what_happens_in_it(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    sgd = Optimizer()
+    token = rec.enter(EVAL)
+    inner = rec.enter_data()
+    clock.pass_ms(50)
+    assert ring.phase == "eval"
+    rec.leave(inner)
+    rec.leave(token)
+    optimize(rec, sgd)
+    rec.done()
+    (record,) = ring.records()
+    assert record.data_us == 0 and record.whole_us == 50_000
+
+
+def test_the_start_of_loader_workers_is_no_data_stall(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    sgd = Optimizer()
+    for leave in (rec.leave_first_data, rec.leave):
+        token = rec.enter_data()
+        clock.pass_ms(30)
+        leave(token)
+    optimize(rec, sgd)
+    rec.done()
+    (record,) = ring.records()
+    assert record.data_us == 30_000 and record.whole_us == 60_000
+    assert record.first_item_excluded
+
+
+def test_a_step_that_raised_does_not_stay_in_its_phase(rec: Recorder, ring: TestRing) -> None:
+    sgd = Optimizer()
+    rec.optimizer_begins(sgd)
+    rec.leave(rec.enter_data())
+    assert ring.phase == "other"
+    optimize(rec, sgd)
+    assert ring.phase == "other"
+
+
+def test_threads_that_do_not_train_are_ignored(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    sgd = Optimizer()
+    optimize(rec, sgd)
+    tokens: list[int] = []
+
+    def elsewhere() -> None:
+        tokens.append(rec.enter(CHECKPOINT))
+        rec.leave(tokens[0])
+        optimize(rec, Optimizer())
+        rec.add_checkpoint(1, 0)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    optimize(rec, sgd)
+    assert tokens == [-1]
+    assert ring.head == 2
+    rec.done()
+    assert ring.head == 2
+    # A checkpoint counts wherever it is written.
+    assert ring.checkpoints["written"] == 1
+
+
+def test_a_script_may_train_in_a_thread_of_its_own(rec: Recorder, ring: TestRing) -> None:
+    def train() -> None:
+        sgd = Optimizer()
+        optimize(rec, sgd)
+        optimize(rec, sgd)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert [r.step for r in ring.records()] == [0, 1]
+
+
+def test_a_failure_switches_off_and_says_so_once(
+    rec: Recorder, ring: TestRing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sgd = Optimizer()
+    optimize(rec, sgd)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no ring\nhere")
+
+    rec._put_phase = broken
+    for _ in range(3):
+        token = rec.enter(BACKWARD)
+        rec.leave(token)
+        optimize(rec, sgd)
+    assert capsys.readouterr().err == "shanty: step hooks are off: RuntimeError: no ring here\n"
+    assert ring.reason == "step hooks are off: RuntimeError: no ring here"
+    assert not rec.on and ring.bits == 0
+
+
+def test_a_ring_of_another_process_is_left_alone(rec: Recorder, ring: TestRing) -> None:
+    struct.pack_into("<Q", ring.map, 64, 1)
+    before = bytes(ring.map)
+    sgd = Optimizer()
+    token = rec.enter(FORWARD)
+    rec.leave(token)
+    optimize(rec, sgd)
+    rec.add_checkpoint(1, 1)
+    rec.done()
+    assert bytes(ring.map) == before and not rec.on
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, float("inf"), float("nan"), 3.5e38])
+def test_any_loss_fits(rec: Recorder, ring: TestRing, value: float) -> None:
+    rec.named_step(value, value, 1 << 70, -5)
+    (record,) = ring.records()
+    assert rec.on and (record.loss != record.loss or abs(record.loss) == float("inf"))
+
+
+def test_long_durations_saturate(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    token = rec.enter(DATA)
+    clock.pass_ms(10_000_000)
+    rec.leave(token)
+    rec.named_step(None, None, None, None)
+    (record,) = ring.records()
+    assert record.whole_us == record.data_us == (1 << 32) - 1
+
+
+def test_a_forked_child_never_writes(rec: Recorder, ring: TestRing) -> None:
+    rec.turn_off()
+    before = bytes(ring.map)
+    token = rec.enter(OTHER)
+    rec.leave(token)
+    optimize(rec, Optimizer())
+    rec.named_step(1.0, 1.0, 1, 1)
+    rec.add_checkpoint(1, 1)
+    rec.done()
+    assert bytes(ring.map) == before

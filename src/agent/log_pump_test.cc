@@ -1,0 +1,118 @@
+#include "agent/log_pump.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <future>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "os/files.h"
+
+namespace shanty {
+namespace {
+
+class LogPumpTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/shanty-pump-XXXXXX";
+    directory_ = ::mkdtemp(pattern);
+    out_ = add_pipe(stdout_read_);
+    err_ = add_pipe(stderr_read_);
+  }
+  void TearDown() override { EXPECT_TRUE(remove_tree(directory_).ok()); }
+
+  static Fd add_pipe(Fd& read_end) {
+    int fds[2];
+    EXPECT_EQ(::pipe2(fds, O_CLOEXEC), 0);
+    read_end = Fd(fds[0]);
+    return Fd(fds[1]);
+  }
+
+  void start(LogPump& pump) {
+    auto writer = RankLogWriter::open(log(), directory_ + "/idx", 0);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    pump.add(std::move(stdout_read_), std::move(stderr_read_), std::move(*writer));
+  }
+
+  static void finish(LogPump& pump) {
+    std::promise<void> done;
+    pump.drain([&] { done.set_value(); });
+    ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  }
+
+  std::string log() const { return directory_ + "/log"; }
+  std::string content() const { return *read_file(log(), size_t{1} << 30); }
+
+  std::string directory_;
+  Fd stdout_read_, stderr_read_, out_, err_;
+};
+
+void ignore_problem(const std::string& /*problem*/) {}
+
+TEST_F(LogPumpTest, KeepsEveryByteOfBinaryOutputAndOfALastLineWithoutNewline) {
+  LogPump pump(ignore_problem);
+  start(pump);
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
+  bytes += "\nno newline at the end";
+  ASSERT_TRUE(write_all(out_.get(), bytes).ok());
+  out_.reset();
+  err_.reset();
+  finish(pump);
+  EXPECT_EQ(content(), bytes);
+}
+
+TEST_F(LogPumpTest, DoesNotBreakALineOfOneStreamByTheOther) {
+  LogPump pump(ignore_problem);
+  start(pump);
+  ASSERT_TRUE(write_all(out_.get(), "begin ").ok());
+  ASSERT_TRUE(write_all(err_.get(), "warning\n").ok());
+  ASSERT_TRUE(write_all(out_.get(), "end\n").ok());
+  out_.reset();
+  err_.reset();
+  finish(pump);
+  EXPECT_TRUE(content() == "begin end\nwarning\n" || content() == "warning\nbegin end\n")
+      << content();
+}
+
+TEST_F(LogPumpTest, FinishesADrainThoughSomebodyHoldsThePipe) {
+  LogPump pump(ignore_problem);
+  start(pump);
+  ASSERT_TRUE(write_all(out_.get(), "last words").ok());
+  finish(pump);
+  EXPECT_EQ(content(), "last words");
+}
+
+TEST_F(LogPumpTest, CarriesAFloodOfOutputWhole) {
+  LogPump pump(ignore_problem);
+  start(pump);
+  std::string line(999, 'x');
+  line += '\n';
+  constexpr int kLines = 64 * 1024;
+  for (int i = 0; i < kLines; ++i) ASSERT_TRUE(write_all(out_.get(), line).ok());
+  out_.reset();
+  err_.reset();
+  finish(pump);
+  EXPECT_EQ(content().size(), line.size() * kLines);
+}
+
+TEST_F(LogPumpTest, TellsOnceThatALogCannotBeWrittenAndReadsOn) {
+  Fd full(::open("/dev/full", O_WRONLY));
+  if (!full.valid()) GTEST_SKIP() << "no /dev/full";
+  auto writer = RankLogWriter::open("/dev/full", directory_ + "/idx", 0);
+  if (!writer.ok()) GTEST_SKIP() << "cannot open /dev/full as a log: " << writer.error().message;
+  std::atomic<int> problems = 0;
+  LogPump pump([&](const std::string&) { ++problems; });
+  pump.add(std::move(stdout_read_), std::move(stderr_read_), std::move(*writer));
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(write_all(out_.get(), std::string(10'000, 'x')).ok());
+  out_.reset();
+  err_.reset();
+  finish(pump);
+  EXPECT_EQ(problems, 1);
+}
+
+}  // namespace
+}  // namespace shanty

@@ -1,0 +1,93 @@
+#include "agent/worker_env.h"
+
+#include "os/process.h"
+
+namespace shanty {
+namespace {
+
+constexpr std::string_view kLocalRankMacro = "${local_rank}";
+
+std::string replace_local_rank(std::string text, int local_rank) {
+  for (size_t at = text.find(kLocalRankMacro); at != std::string::npos;
+       at = text.find(kLocalRankMacro, at)) {
+    const std::string digits = std::to_string(local_rank);
+    text.replace(at, kLocalRankMacro.size(), digits);
+    at += digits.size();
+  }
+  return text;
+}
+
+void set_default(std::vector<std::string>& env, const std::string& name,
+                 const std::string& value) {
+  if (find_variable(env, name) == nullptr) set_variable(env, name, value);
+}
+
+void set_identity(std::vector<std::string>& env, const gang::World& world, int local_rank) {
+  const std::string rank = std::to_string(world.first_rank + local_rank);
+  const std::string world_size = std::to_string(world.world_size);
+  set_variable(env, "RANK", rank);
+  set_variable(env, "LOCAL_RANK", std::to_string(local_rank));
+  set_variable(env, "GROUP_RANK", std::to_string(world.node_rank));
+  set_variable(env, "ROLE_RANK", rank);
+  set_variable(env, "WORLD_SIZE", world_size);
+  set_variable(env, "LOCAL_WORLD_SIZE", std::to_string(world.local_size));
+  set_variable(env, "GROUP_WORLD_SIZE", std::to_string(world.node_count));
+  set_variable(env, "ROLE_WORLD_SIZE", world_size);
+  set_variable(env, "MASTER_ADDR", world.master_addr);
+  set_variable(env, "MASTER_PORT", std::to_string(world.master_port));
+}
+
+void set_elastic(std::vector<std::string>& env, const AgentSpec& spec, const gang::World& world,
+                 const WorkerPlace& place) {
+  set_variable(env, "ROLE_NAME", spec.role);
+  set_variable(env, "TORCHELASTIC_RESTART_COUNT", std::to_string(world.restart_count));
+  set_variable(env, "TORCHELASTIC_MAX_RESTARTS", std::to_string(spec.elastic_max_restarts));
+  set_variable(env, "TORCHELASTIC_RUN_ID", spec.elastic_run_id);
+  // Rank 0 serves the TCPStore; the agent holds the port for it.
+  set_variable(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
+  set_variable(env, "TORCHELASTIC_ERROR_FILE", place.elastic_error_file);
+  set_default(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
+  set_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (world.local_size > 1) set_default(env, "OMP_NUM_THREADS", "1");
+}
+
+void set_hooks(std::vector<std::string>& env, const AgentSpec& spec, const WorkerPlace& place,
+               const gang::World& world) {
+  set_variable(env, "SHANTY_RUN_DIR", spec.run_dir);
+  set_variable(env, "SHANTY_RUN_ID", spec.run_id);
+  set_variable(env, "SHANTY_GENERATION", std::to_string(world.generation));
+  set_variable(env, "SHANTY_ERROR_FILE", place.error_file);
+  if (spec.total_steps > 0) {
+    set_variable(env, "SHANTY_TOTAL_STEPS", std::to_string(spec.total_steps));
+  }
+  if (spec.python_dir.empty() || place.ring_fd < 0) return;
+  set_variable(env, "SHANTY_RING_FD", std::to_string(place.ring_fd));
+  std::string path = spec.python_dir + "/shanty_boot:" + spec.python_dir;
+  const std::string* users = find_variable(env, "PYTHONPATH");
+  if (users != nullptr) path += ":" + users->substr(std::string_view("PYTHONPATH=").size());
+  set_variable(env, "PYTHONPATH", path);
+}
+
+}  // namespace
+
+WorkerLaunch make_worker_launch(const AgentSpec& spec, const gang::World& world,
+                                const WorkerPlace& place, std::vector<std::string> base_env) {
+  WorkerLaunch launch;
+  for (const std::string& argument : spec.command) {
+    launch.argv.push_back(replace_local_rank(argument, place.local_rank));
+  }
+  launch.env = std::move(base_env);
+  for (const std::string& entry : spec.env) {
+    const size_t equals = entry.find('=');
+    set_variable(launch.env, entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  set_identity(launch.env, world, place.local_rank);
+  set_elastic(launch.env, spec, world, place);
+  set_hooks(launch.env, spec, place, world);
+  // Nobody but the agents and the coordinator needs the secret.
+  std::erase_if(launch.env,
+                [](const std::string& entry) { return entry.starts_with("SHANTY_TOKEN="); });
+  return launch;
+}
+
+}  // namespace shanty

@@ -1,0 +1,123 @@
+#include "agent/worker_set.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "agent/worker_env.h"
+
+namespace shanty {
+namespace {
+
+struct Pipe {
+  Fd read_end;
+  Fd write_end;
+};
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return errno_error("making a pipe for a worker's output");
+  // Best effort: unprivileged users may be limited to less.
+  ::fcntl(fds[0], F_SETPIPE_SZ, LogPump::kPipeBytes);
+  return Pipe{Fd(fds[0]), Fd(fds[1])};
+}
+
+}  // namespace
+
+Status WorkerSet::start(const gang::World& world) {
+  world_ = world;
+  workers_.clear();
+  TRY_STATUS(run_.make_generation(world.generation));
+  for (int local_rank = 0; local_rank < world.local_size; ++local_rank) {
+    TRY_STATUS(start_one(local_rank).context(
+        fmt::format("starting rank {}", world.first_rank + local_rank)));
+  }
+  return {};
+}
+
+Status WorkerSet::start_one(int local_rank) {
+  const int rank = world_.first_rank + local_rank;
+  const uint64_t generation = world_.generation;
+  auto writer = TRY(RankLogWriter::open(run_.log(generation, rank),
+                                        run_.log_index(generation, rank),
+                                        system_clock().unix_time_ns()));
+  Pipe out = TRY(make_pipe());
+  Pipe err = TRY(make_pipe());
+  Fd ring = TRY(create_ring(rank, generation));
+
+  const WorkerPlace place{.local_rank = local_rank,
+                          .ring_fd = ring.get(),
+                          .error_file = run_.error_json(generation, rank),
+                          .elastic_error_file = run_.elastic_error_json(generation, rank)};
+  WorkerLaunch launch = make_worker_launch(spec_, world_, place, current_environment());
+  const pid_t pid = TRY(spawn({.argv = std::move(launch.argv),
+                               .env = std::move(launch.env),
+                               .working_dir = spec_.working_dir,
+                               .stdout_fd = out.write_end.get(),
+                               .stderr_fd = err.write_end.get(),
+                               .inherited_fds = {ring.get()},
+                               .new_session = true,
+                               .parent_death_signal = SIGKILL,
+                               .pid_variable = "SHANTY_WORKER_PID"}));
+  pump_.add(std::move(out.read_end), std::move(err.read_end), std::move(writer));
+  Worker worker{.local_rank = local_rank, .rank = rank, .pid = pid, .alive = true};
+  worker.ring.emplace(TRY(RingReader::map(ring.get())));
+  workers_.push_back(std::move(worker));
+  return {};
+}
+
+void WorkerSet::terminate() {
+  for (const Worker& worker : workers_) {
+    if (!worker.alive) continue;
+    ::killpg(worker.pid, SIGTERM);
+    ::killpg(worker.pid, SIGCONT);  // a stopped process cannot act on SIGTERM
+  }
+}
+
+void WorkerSet::kill() {
+  for (const Worker& worker : workers_) {
+    if (!worker.alive) continue;
+    for (const pid_t pid : list_descendants(worker.pid)) ::kill(pid, SIGKILL);
+    ::killpg(worker.pid, SIGKILL);
+  }
+  kill_orphans();
+}
+
+size_t WorkerSet::kill_orphans() {
+  size_t count = 0;
+  for (const pid_t pid : list_children()) {
+    const bool is_worker = std::any_of(workers_.begin(), workers_.end(), [&](const Worker& w) {
+      return w.alive && w.pid == pid;
+    });
+    if (is_worker) continue;
+    for (const pid_t descendant : list_descendants(pid)) ::kill(descendant, SIGKILL);
+    ::kill(pid, SIGKILL);
+    ++count;
+  }
+  return count;
+}
+
+std::vector<WorkerSet::Ended> WorkerSet::reap() {
+  std::vector<Ended> ended;
+  for (const ReapedChild& child : reap_children()) {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (!workers_[i].alive || workers_[i].pid != child.pid) continue;
+      workers_[i].alive = false;
+      ended.push_back({i, child});
+    }
+  }
+  return ended;
+}
+
+bool WorkerSet::any_worker_alive() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
+}
+
+bool WorkerSet::all_gone() const { return !any_worker_alive() && list_children().empty(); }
+
+}  // namespace shanty

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string_view>
+
+namespace shanty {
+
+// Writes to stdout and stderr of verbs whose reader may go away (`| head`): that is no failure,
+// only the end.
+class Output {
+ public:
+  // False once the reader is gone; then nothing more is written there.
+  bool write(int fd, std::string_view bytes);
+  // Notices a reader that went away while nothing is written.
+  bool reader_gone();
+
+ private:
+  bool gone_ = false;
+};
+
+}  // namespace shanty

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace shanty {
+
+// A limit and the file it was read from.
+struct Limit {
+  double value = 0;
+  std::string from;
+};
+
+struct CgroupLimits {
+  std::optional<Limit> cpus;  // CPU time per time, so 1.5 is possible
+  std::optional<Limit> memory_bytes;
+};
+
+// The tightest limits among the control groups this process is in and those above, for cgroup v2
+// and v1. `root` stands in for "/".
+CgroupLimits read_cgroup_limits(const std::string& root);
+
+}  // namespace shanty

@@ -1,0 +1,283 @@
+#include "coordinator/coordinator_shell.h"
+
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <fmt/format.h>
+
+#include "coordinator/account.h"
+#include "gang/coordinator.h"
+#include "gang/coordinator_state.h"
+#include "net/ws_server.h"
+#include "os/process.h"
+#include "wire/messages.h"
+
+namespace shanty {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr Duration kLiveEvery = std::chrono::seconds(1);
+
+Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
+
+gang::CoordinatorConfig make_config(const CoordinatorSpec& spec, Account::Past past) {
+  return {.node_count = spec.node_count,
+          .max_restarts = spec.max_restarts,
+          .restart_window = seconds(spec.restart_window_s),
+          .restart_on_exit = spec.restart_on_exit,
+          .join_limit = seconds(spec.join_limit_s),
+          .stop_limit = seconds(spec.stop_limit_s),
+          .agent_grace = seconds(spec.agent_grace_s),
+          .master_addr = spec.master_addr,
+          .master_port = spec.master_port,
+          // Later lives start later, so their epochs are higher.
+          .first_epoch = static_cast<uint64_t>(system_clock().unix_time_ns()) / 1'000'000,
+          .known_failures = std::move(past.failures),
+          .known_generation = past.generation,
+          .known_outcome = past.outcome,
+          .known_reason = std::move(past.reason),
+          .recovering = spec.recovering};
+}
+
+const char* live_state_name(const gang::CoordinatorState& state) {
+  switch (state.phase) {
+    case gang::JobPhase::kRecovering: return "recovering";
+    case gang::JobPhase::kForming: return state.max_generation == 0 ? "waiting" : "restarting";
+    case gang::JobPhase::kRunning: return "running";
+    case gang::JobPhase::kStopping: return state.stop_reason ? "stopping" : "restarting";
+    case gang::JobPhase::kEnding:
+    case gang::JobPhase::kFinished: return gang::to_string(state.outcome);
+  }
+  return "unknown";
+}
+
+class CoordinatorShell {
+ public:
+  CoordinatorShell(const CoordinatorSpec& spec, RunDir run, Account account, Account::Past past)
+      : spec_(spec),
+        run_(std::move(run)),
+        account_(std::move(account)),
+        state_{.config = make_config(spec, std::move(past))},
+        signals_(io_, SIGTERM, SIGINT, SIGHUP),
+        deadline_timer_(io_),
+        live_timer_(io_),
+        parent_(io_) {
+    signals_.add(SIGQUIT);
+  }
+
+  int run() {
+    bool in_use = false;
+    auto server = net::WsServer::listen(io_,
+                                        {.host = spec_.host,
+                                         .port = spec_.port,
+                                         .token = spec_.token,
+                                         .tls = spec_.tls,
+                                         .max_message_bytes = wire::kMaxMessageBytes},
+                                        make_handlers(), &in_use);
+    if (!server) {
+      if (in_use) return kExitAddressInUse;
+      fmt::print(stderr, "shanty coordinator: {}\n", server.error().message);
+      return 3;
+    }
+    server_ = std::move(*server);
+    wait_for_signal();
+    watch_parent();
+    handle(gang::Tick{});
+    write_live();
+    io_.run();
+    return state_.outcome == gang::Outcome::kSucceeded ? 0 : 1;
+  }
+
+ private:
+  net::WsServer::Handlers make_handlers() {
+    return {.on_open = [this](net::ConnId id,
+                              const std::string& peer) { peers_[id] = Peer{.address = peer}; },
+            .on_message = [this](net::ConnId id,
+                                 std::string_view text) { on_message(id, text); },
+            .on_close = [this](net::ConnId id, const std::string&) { on_close(id); },
+            .on_rejected =
+                [this](const std::string& peer, const std::string& why, uint64_t count) {
+                  account_.record(event_kind::kWarning,
+                                  fmt::format("turned away {} connection{} (last from {}: {})",
+                                              count, count == 1 ? "" : "s", peer, why));
+                }};
+  }
+
+  void on_message(net::ConnId id, std::string_view text) {
+    auto message = wire::decode_agent_message(text);
+    if (!message) {
+      account_.record(event_kind::kAgentRefused, message.error().message);
+      return server_->close(id, message.error().message);
+    }
+    Peer& peer = peers_[id];
+    gang::Report& report = message->report;
+    if (report.address.empty()) report.address = peer.address;
+    peer.incarnation = report.incarnation;
+    connections_[report.incarnation] = id;
+    for (RankTelemetry& rank : message->ranks) keep_telemetry(std::move(rank));
+    const std::string facts = std::move(message->facts_json);
+    const int node_rank = report.world.node_rank;
+    handle(gang::ReportReceived{std::move(report)});
+    if (!facts.empty()) account_.record_facts(node_rank, facts);
+  }
+
+  void keep_telemetry(RankTelemetry telemetry) {
+    if (telemetry.generation != state_.world.generation) return;
+    ranks_[telemetry.rank] = std::move(telemetry);
+  }
+
+  void on_close(net::ConnId id) {
+    const auto peer = peers_.find(id);
+    if (peer == peers_.end()) return;
+    const uint64_t incarnation = peer->second.incarnation;
+    peers_.erase(peer);
+    const auto current = connections_.find(incarnation);
+    if (current == connections_.end() || current->second != id) return;
+    connections_.erase(current);
+    handle(gang::AgentDisconnected{incarnation});
+  }
+
+  void handle(const gang::CoordinatorEvent& event) {
+    const gang::Now now{system_clock().now(), system_clock().unix_time_ns()};
+    for (gang::CoordinatorAction& action : gang::step_coordinator(state_, event, now)) {
+      std::visit([this](auto& a) { act(a); }, action);
+    }
+    arm_deadline();
+  }
+
+  void act(const gang::SendDirective& action) {
+    const auto connection = connections_.find(action.directive.to_incarnation);
+    if (connection == connections_.end()) return;
+    server_->send(connection->second, wire::encode(wire::CoordinatorMessage{action.directive}));
+  }
+
+  void act(const gang::Note& note) {
+    if (note.kind == gang::Note::Kind::kWorldFormed) ranks_.clear();
+    text_ = note.text;
+    account_.record(note);
+    write_live_now();
+  }
+
+  void act(const gang::Finish& finish) {
+    text_ = finish.reason;
+    finished_ = true;
+    write_live_now();
+    account_.write_report();
+    signals_.cancel();
+    deadline_timer_.cancel();
+    live_timer_.cancel();
+    parent_.close();
+    server_->stop();
+  }
+
+  void arm_deadline() {
+    if (finished_) return;
+    const auto deadline = gang::next_deadline(state_);
+    if (!deadline) return;
+    deadline_timer_.expires_after(std::max(Duration(0), *deadline - system_clock().now()));
+    deadline_timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) handle(gang::Tick{});
+    });
+  }
+
+  void write_live() {
+    write_live_now();
+    live_timer_.expires_after(kLiveEvery);
+    live_timer_.async_wait([this](boost::system::error_code error) {
+      if (!error && !finished_) write_live();
+    });
+  }
+
+  void write_live_now() {
+    LiveState live{.unix_ns = system_clock().unix_time_ns(),
+                   .state = live_state_name(state_),
+                   .text = text_,
+                   .generation = state_.world.generation,
+                   .restarts = state_.world.restart_count,
+                   .started_unix_ns = run_.info().started_unix_ns,
+                   .nodes = spec_.node_count,
+                   .world_size = state_.world.world_size};
+    for (const auto& [rank, telemetry] : ranks_) live.ranks.push_back(telemetry);
+    account_.write_live(live);
+  }
+
+  void wait_for_signal() {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (error) return;
+      wait_for_signal();
+      handle(gang::StopRequested{"stopped by " + signal_name(signal)});
+    });
+  }
+
+  void watch_parent() {
+    if (spec_.parent_pid == 0) return;
+    auto pidfd = open_pidfd(spec_.parent_pid);
+    if (!pidfd || ::getppid() != spec_.parent_pid) return on_parent_death();
+    parent_.assign(pidfd->release());
+    parent_.async_wait(asio::posix::stream_descriptor::wait_read,
+                       [this](boost::system::error_code error) {
+                         if (!error) on_parent_death();
+                       });
+  }
+
+  void on_parent_death() {
+    asio::post(io_, [this] {
+      handle(gang::StopRequested{
+          fmt::format("the shanty run that started the job (pid {}) died", spec_.parent_pid)});
+    });
+  }
+
+  struct Peer {
+    std::string address;
+    uint64_t incarnation = 0;
+  };
+
+  const CoordinatorSpec& spec_;
+  RunDir run_;
+  Account account_;
+  asio::io_context io_{1};
+  gang::CoordinatorState state_;
+  asio::signal_set signals_;
+  asio::steady_timer deadline_timer_;
+  asio::steady_timer live_timer_;
+  asio::posix::stream_descriptor parent_;
+  std::map<net::ConnId, Peer> peers_;
+  std::map<uint64_t, net::ConnId> connections_;  // by incarnation
+  std::map<int, RankTelemetry> ranks_;           // of the current generation
+  std::string text_;
+  bool finished_ = false;
+  std::unique_ptr<net::WsServer> server_;
+};
+
+}  // namespace
+
+int run_coordinator(const CoordinatorSpec& spec) {
+  auto run = RunDir::open(spec.run_dir);
+  if (!run) {
+    fmt::print(stderr, "shanty coordinator: {}\n", run.error().message);
+    return 3;
+  }
+  const auto lock = SharedLock::take(run->lock());
+  auto account = Account::open(*run);
+  if (!lock.ok() || !account.ok()) {
+    fmt::print(stderr, "shanty coordinator: {}\n",
+               lock.ok() ? account.error().message : lock.error().message);
+    return 3;
+  }
+  Account::Past past = Account::read_past(*run);
+  return CoordinatorShell(spec, std::move(*run), std::move(*account), std::move(past)).run();
+}
+
+}  // namespace shanty

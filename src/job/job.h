@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shanty {
+
+// A job file as plain data. An empty optional means "auto" where the key accepts that word, else
+// "not told". Keys, ranges and documentation of each field are in job/keys.cc.
+
+enum class Framework { kDdp, kFsdp, kOther };
+enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
+enum class Dtype { kFp32, kBf16, kFp16 };
+enum class Optimizer { kAdamw, kAdam, kSgd, kOther };
+
+struct NodeRange {
+  uint64_t min = 1;
+  uint64_t max = 1;
+  friend bool operator==(const NodeRange&, const NodeRange&) = default;
+};
+
+// A share of the run, or steps when those are set.
+struct Warmup {
+  double share = 0.05;
+  std::optional<uint64_t> steps;
+  friend bool operator==(const Warmup&, const Warmup&) = default;
+};
+
+using EnvMap = std::vector<std::pair<std::string, std::string>>;
+
+struct RunSpec {
+  std::string script;
+  std::string module;
+  std::vector<std::string> args;
+  std::string python;
+  bool no_python = false;
+  Framework framework = Framework::kDdp;
+  std::string image;
+  EnvMap env;
+  std::string working_dir;
+  friend bool operator==(const RunSpec&, const RunSpec&) = default;
+};
+
+struct GpuSpec {
+  std::string model;
+  friend bool operator==(const GpuSpec&, const GpuSpec&) = default;
+};
+
+struct NetworkSpec {
+  std::optional<bool> rdma;
+  std::string interface;  // empty: auto
+  std::optional<bool> host_network;
+  std::optional<double> bandwidth_bytes_per_s;
+  friend bool operator==(const NetworkSpec&, const NetworkSpec&) = default;
+};
+
+struct BatchSpec {
+  std::optional<uint64_t> per_gpu;
+  std::optional<double> base_lr;
+  std::optional<uint64_t> base_batch;
+  LrScaling scaling = LrScaling::kAuto;
+  Warmup warmup;
+  uint64_t accumulation = 1;
+  friend bool operator==(const BatchSpec&, const BatchSpec&) = default;
+};
+
+struct LoaderSpec {
+  std::optional<uint64_t> workers;
+  uint64_t prefetch = 4;
+  std::optional<uint64_t> shm_bytes;
+  friend bool operator==(const LoaderSpec&, const LoaderSpec&) = default;
+};
+
+struct DataMount {
+  std::string claim;
+  std::string mount;
+  bool read_only = true;
+  std::string stage;
+  friend bool operator==(const DataMount&, const DataMount&) = default;
+};
+
+struct CheckpointSpec {
+  std::string claim;
+  std::string mount;
+  std::string dir;
+  std::optional<double> every_s;
+  uint64_t keep = 3;
+  uint64_t milestones = 0;
+  std::optional<double> cost_s;
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+struct ScheduleSpec {
+  std::string k8s_namespace;
+  std::string queue;
+  std::optional<bool> gang;
+  std::string topology;
+  std::string priority;
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
+};
+
+struct RestartSpec {
+  uint64_t max = 10;
+  double window_s = 3600;
+  bool warm = true;
+  std::optional<double> hang_after_s;
+  double grace_s = 15;
+  double rejoin_s = 1800;
+  friend bool operator==(const RestartSpec&, const RestartSpec&) = default;
+};
+
+struct FailureSpec {
+  std::optional<double> per_day;
+  std::optional<double> mtbf_s;
+  friend bool operator==(const FailureSpec&, const FailureSpec&) = default;
+};
+
+struct ModelSpec {
+  std::optional<double> params;
+  Dtype dtype = Dtype::kFp32;
+  Optimizer optimizer = Optimizer::kAdamw;
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+struct Job {
+  std::string name;  // never empty after parse_job: the script's name when not told
+  RunSpec run;
+  NodeRange nodes;
+  uint64_t gpus_per_node = 1;  // worker processes per node, on GPUs or CPUs
+  GpuSpec gpu;
+  NetworkSpec network;
+  BatchSpec batch;
+  std::optional<uint64_t> steps;
+  LoaderSpec loader;
+  std::vector<DataMount> data;
+  CheckpointSpec checkpoint;
+  ScheduleSpec schedule;
+  RestartSpec restart;
+  FailureSpec failures;
+  ModelSpec model;
+  friend bool operator==(const Job&, const Job&) = default;
+};
+
+}  // namespace shanty

@@ -1,0 +1,143 @@
+#include "launch/run_command.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "cluster/cluster.h"
+#include "job/parse.h"
+#include "launch/display.h"
+#include "launch/embedded_python.h"
+#include "launch/supervisor.h"
+#include "net/token.h"
+#include "os/files.h"
+#include "os/process.h"
+#include "plan/plan.h"
+#include "plan/report.h"
+#include "run/events.h"
+#include "run/run_dir.h"
+#include "telemetry/report.h"
+#include "telemetry/report_text.h"
+#include "text/terminal.h"
+
+namespace shanty {
+namespace {
+
+constexpr Duration kDisplayLimit = std::chrono::seconds(10);
+
+std::string current_directory() {
+  char buffer[4096];
+  return ::getcwd(buffer, sizeof buffer) != nullptr ? buffer : "";
+}
+
+uint64_t random_word() {
+  uint64_t word = 0;
+  const std::string bytes = secure_random_bytes(sizeof word);
+  std::memcpy(&word, bytes.data(), sizeof word);
+  return word;
+}
+
+// Commands of one job that were given the same --run-dir must find the same run in it.
+std::string choose_run_id(const RunConfig& config, int64_t now_unix_ns) {
+  if (config.several_machines && !config.run_dir.empty()) {
+    const std::string key = net::join_host_port(config.endpoint.host, config.endpoint.port) + " " +
+                            config.elastic_run_id + " " + config.run_dir;
+    return config.job.name + "-" + hex(sha256(key)).substr(0, 8);
+  }
+  return make_run_id(config.job.name, now_unix_ns, random_word());
+}
+
+Result<RunDir> create_run(const RunConfig& config, const std::vector<std::string>& argv) {
+  const int64_t now = system_clock().unix_time_ns();
+  const RunInfo info{.run_id = choose_run_id(config, now),
+                     .job_name = config.job.name,
+                     .command = argv,
+                     .working_directory = current_directory(),
+                     .host = host_name(),
+                     .nodes = config.nodes,
+                     .slots = config.slots,
+                     .started_unix_ns = now};
+  const std::string path = config.run_dir.empty()
+                               ? runs_dir(default_state_dir()) + "/" + info.run_id
+                               : config.run_dir;
+  RunDir run = TRY(RunDir::create(path, info));
+  const Plan plan = make_plan(config.job, read_cluster());
+  TRY_STATUS(write_file_atomically(run.job_json(), serialize_job(config.job)));
+  TRY_STATUS(write_file_atomically(run.plan_json(), plan_json(plan)));
+  return run;
+}
+
+// Not durable on purpose: they are only needed while the run goes on.
+Status unpack_python(const RunDir& run) {
+  for (size_t i = 0; i < kEmbeddedPythonCount; ++i) {
+    const EmbeddedFile& file = kEmbeddedPython[i];
+    const std::string path = run.python_dir() + "/" + std::string(file.path);
+    TRY_STATUS(make_directories(path.substr(0, path.rfind('/'))));
+    TRY_STATUS(replace_file(path, file.content));
+  }
+  return {};
+}
+
+Result<std::string> make_token(const RunConfig& config) {
+  if (!config.several_machines) return hex(secure_random_bytes(32));
+  return net::job_token({.endpoint_host = config.endpoint.host,
+                         .port = config.endpoint.port,
+                         .rdzv_id = config.elastic_run_id,
+                         .state_dir = default_state_dir()});
+}
+
+void announce(const RunConfig& config, const RunDir& run) {
+  if (config.quiet || config.json) return;
+  fmt::print(stderr, "shanty {}  run {}: {} node{} x {} rank{}, everything is in {}\n",
+             format_local_time_of_day(run.info().started_unix_ns), run.info().run_id,
+             config.nodes, config.nodes == 1 ? "" : "s", config.slots,
+             config.slots == 1 ? "" : "s", run.path());
+}
+
+void print_report(const RunConfig& config, const RunDir& run) {
+  if (config.quiet || config.json) return;
+  const Report report = build_report(run, system_clock().unix_time_ns());
+  const TerminalTraits traits = terminal_traits(STDERR_FILENO);
+  fmt::print(stderr, "\n{}",
+             render_report(report, {.width = traits.width,
+                                    .colour = traits.colour,
+                                    .utf8 = traits.utf8}));
+}
+
+int fail(const Error& error) {
+  fmt::print(stderr, "shanty: {}\n", error.message);
+  return 3;
+}
+
+}  // namespace
+
+int run_command(const RunConfig& config, const std::vector<std::string>& argv) {
+  const auto run = create_run(config, argv);
+  if (!run) return fail(run.error());
+  const auto lock = SharedLock::take(run->lock());
+  if (!lock) return fail(lock.error());
+  if (config.hooks) {
+    const Status unpacked = unpack_python(*run);
+    if (!unpacked.ok()) return fail(unpacked.error());
+  }
+  const auto token = make_token(config);
+  if (!token) return fail(token.error());
+
+  announce(config, *run);
+  Supervisor supervisor(config, *run, *token);
+  Display display(config, *run);
+  const auto result = supervisor.run();
+  display.finish(kDisplayLimit);
+  if (!result) return fail(result.error());
+  if (result->hosted) print_report(config, *run);
+  return result->exit_code;
+}
+
+}  // namespace shanty

@@ -1,0 +1,392 @@
+#include "launch/run_config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/units.h"
+#include "job/parse.h"
+#include "os/files.h"
+#include "os/process.h"
+#include "text/diagnostic.h"
+
+namespace shanty {
+namespace {
+
+constexpr uint16_t kDefaultRendezvousPort = 29400;  // torchrun's c10d default
+constexpr uint16_t kDefaultMasterPort = 29500;      // torchrun's static default
+constexpr int kMaxNodes = 100'000;
+constexpr int kMaxSlots = 1024;
+constexpr int kMaxLocalNodes = 256;
+
+using Failed = std::optional<ConfigError>;
+
+ConfigError usage(std::string message) { return {std::move(message), 2}; }
+ConfigError environment(std::string message) { return {std::move(message), 3}; }
+
+std::optional<long> read_integer(std::string_view text) {
+  long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool is_job_file(const std::string& target) {
+  return target.ends_with(".yaml") || target.ends_with(".yml");
+}
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+std::string base_name(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  if (name.ends_with(".py")) name.resize(name.size() - 3);
+  return name;
+}
+
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path != nullptr ? path : "/usr/bin:/bin";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string candidate = std::string(rest.substr(0, colon)) + "/" + program;
+    if (::access(candidate.c_str(), X_OK) == 0) return true;
+    rest = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
+  }
+  return false;
+}
+
+int count_gpus() {
+  const auto names = list_directory("/dev");
+  if (!names) return 0;
+  return static_cast<int>(std::count_if(names->begin(), names->end(), [](const std::string& name) {
+    return name.starts_with("nvidia") && name.size() > 6 &&
+           std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }));
+}
+
+Failed read_job(RunConfig& config, const RunOptions& options) {
+  config.job_file = options.target;
+  const auto text = read_job_file(options.target);
+  if (!text) return usage(text.error().message);
+  ParsedJob parsed = parse_job(*text, options.target);
+  fmt::print(stderr, "{}", format_diagnostics(parsed.diagnostics, *text, {}));
+  if (!parsed.ok()) return usage(fmt::format("{} cannot be run as it is", options.target));
+  config.job = std::move(parsed.job);
+  for (const std::string& arg : options.args) config.job.run.args.push_back(arg);
+  return std::nullopt;
+}
+
+Failed make_job_from_flags(RunConfig& config, const RunOptions& options) {
+  Job& job = config.job;
+  if (options.module && options.no_python) {
+    return usage("--no-python and -m (--module) exclude each other");
+  }
+  (options.module ? job.run.module : job.run.script) = options.target;
+  job.run.no_python = options.no_python;
+  job.run.args = options.args;
+  job.name = options.module ? options.target : base_name(options.target);
+  return std::nullopt;
+}
+
+Failed read_nodes(RunConfig& config, const RunOptions& options) {
+  if (options.nnodes.empty()) {
+    config.nodes = static_cast<int>(config.job.nodes.max);
+    return std::nullopt;
+  }
+  const size_t colon = options.nnodes.find(':');
+  const auto min = read_integer(std::string_view(options.nnodes).substr(0, colon));
+  const auto max = colon == std::string::npos
+                       ? min
+                       : read_integer(std::string_view(options.nnodes).substr(colon + 1));
+  if (!min || !max || *min < 1 || *max < *min || *max > kMaxNodes) {
+    return usage(fmt::format("--nnodes {}: expected a number of nodes from 1 to {}",
+                             options.nnodes, kMaxNodes));
+  }
+  if (*min != *max) {
+    return usage(fmt::format("--nnodes {}: elastic worlds are not supported yet; say one number",
+                             options.nnodes));
+  }
+  config.nodes = static_cast<int>(*max);
+  config.job.nodes = {static_cast<uint64_t>(*max), static_cast<uint64_t>(*max)};
+  return std::nullopt;
+}
+
+Failed read_slots(RunConfig& config, const RunOptions& options) {
+  const std::string& text = options.nproc_per_node;
+  if (!text.empty()) {
+    const int cpus = static_cast<int>(std::thread::hardware_concurrency());
+    std::optional<long> number = read_integer(text);
+    if (text == "cpu") number = cpus;
+    if (text == "gpu") number = count_gpus();
+    if (text == "auto") number = count_gpus() > 0 ? count_gpus() : cpus;
+    if (text == "gpu" && *number == 0) return environment("--nproc-per-node gpu: no GPU here");
+    if (!number || *number < 1 || *number > kMaxSlots) {
+      return usage(fmt::format(
+          "--nproc-per-node {}: expected a number from 1 to {}, or auto, cpu, gpu", text,
+          kMaxSlots));
+    }
+    config.job.gpus_per_node = static_cast<uint64_t>(*number);
+  }
+  config.slots = static_cast<int>(config.job.gpus_per_node);
+  return std::nullopt;
+}
+
+// Which nodes run here and where the coordinator is.
+Failed read_rendezvous(RunConfig& config, const RunOptions& options) {
+  const bool named_place = options.node_rank || !options.rdzv_endpoint.empty() ||
+                           (!options.master_addr.empty() && config.nodes > 1);
+  config.several_machines = config.nodes > 1 && named_place && !options.standalone;
+  if (!options.rdzv_backend.empty() && options.rdzv_backend != "static" &&
+      options.rdzv_backend != "c10d") {
+    return usage(fmt::format("--rdzv-backend {}: expected static or c10d; shanty's own "
+                             "coordinator does the work of either",
+                             options.rdzv_backend));
+  }
+  if (options.node_rank && (*options.node_rank < 0 || *options.node_rank >= config.nodes)) {
+    return usage(fmt::format("--node-rank {}: expected 0 to {}, since there are {} nodes",
+                             *options.node_rank, config.nodes - 1, config.nodes));
+  }
+  if (options.master_port && (*options.master_port < 1 || *options.master_port > 65534)) {
+    return usage(fmt::format("--master-port {}: expected 1 to 65534", *options.master_port));
+  }
+  config.master_port = static_cast<uint16_t>(options.master_port.value_or(0));
+  if (!config.several_machines) {
+    if (config.nodes > kMaxLocalNodes) {
+      return usage(fmt::format("{} nodes on one machine: at most {} can be played here; on several "
+                               "machines give --rdzv-endpoint",
+                               config.nodes, kMaxLocalNodes));
+    }
+    for (int node = 0; node < config.nodes; ++node) config.local_nodes.push_back(node);
+    config.master_addr = options.standalone || options.master_addr.empty() ? "localhost"
+                                                                           : options.master_addr;
+    return std::nullopt;
+  }
+  config.local_nodes = {options.node_rank.value_or(-1)};
+  if (!options.rdzv_endpoint.empty()) {
+    auto endpoint = net::split_host_port(options.rdzv_endpoint, kDefaultRendezvousPort);
+    if (!endpoint) return usage("--rdzv-endpoint: " + endpoint.error().message);
+    config.endpoint = *endpoint;
+    config.may_host = net::is_local_address(endpoint->host);
+    return std::nullopt;
+  }
+  if (!options.node_rank) {
+    return usage("--nnodes above 1 with --master-addr needs --node-rank on each node; or give "
+                 "every node the same --rdzv-endpoint instead");
+  }
+  // The workers' store takes the master port itself, as under torchrun.
+  config.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
+  if (config.master_port == 0) config.master_port = kDefaultMasterPort;
+  config.endpoint = {config.master_addr, static_cast<uint16_t>(config.master_port + 1)};
+  config.may_host = *options.node_rank == 0;
+  return std::nullopt;
+}
+
+Failed read_restarts(RunConfig& config, const RunOptions& options) {
+  const RestartSpec& restart = config.job.restart;
+  config.max_restarts = static_cast<int>(restart.max);
+  config.restart_window_s = restart.window_s;
+  config.restart_on_exit = !config.job_file.empty();
+  config.elastic_max_restarts = config.job_file.empty() ? 0 : config.max_restarts;
+  config.join_limit_s = restart.rejoin_s;
+  config.grace_s = restart.grace_s;
+  if (options.max_restarts) {
+    if (*options.max_restarts < 0) {
+      return usage(fmt::format("--max-restarts {}: expected 0 or more", *options.max_restarts));
+    }
+    config.max_restarts = config.elastic_max_restarts = *options.max_restarts;
+    config.restart_window_s = 0;
+    config.restart_on_exit = true;
+  }
+  if (options.shutdown_timeout) config.grace_s = *options.shutdown_timeout;
+  return std::nullopt;
+}
+
+// torchrun's --rdzv-conf "join_timeout=600,timeout=900,...".
+Failed read_rdzv_conf(RunConfig& config, const RunOptions& options) {
+  std::string_view rest = options.rdzv_conf;
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+    const size_t equals = part.find('=');
+    if (equals == std::string_view::npos) {
+      return usage(fmt::format("--rdzv-conf: expected KEY=VALUE, got \"{}\"", part));
+    }
+    const std::string_view key = part.substr(0, equals);
+    if (key != "join_timeout" && key != "timeout") continue;
+    const auto value = read_integer(part.substr(equals + 1));
+    if (!value || *value <= 0) {
+      return usage(fmt::format("--rdzv-conf {}: expected seconds above 0", part));
+    }
+    config.join_limit_s = static_cast<double>(*value);
+  }
+  return std::nullopt;
+}
+
+// torchrun's Std: 0 none, 1 stdout, 2 stderr, 3 both; "0:1,1:3" per local rank.
+struct StdMap {
+  std::optional<int> all;
+  std::vector<std::pair<int, int>> ranks;
+};
+
+std::optional<StdMap> read_std(std::string_view text) {
+  StdMap map;
+  if (const auto all = read_integer(text); all && *all >= 0 && *all <= 3) {
+    map.all = static_cast<int>(*all);
+    return map;
+  }
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
+    const size_t colon = part.find(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    const auto rank = read_integer(part.substr(0, colon));
+    const auto value = read_integer(part.substr(colon + 1));
+    if (!rank || !value || *rank < 0 || *value < 0 || *value > 3) return std::nullopt;
+    map.ranks.emplace_back(static_cast<int>(*rank), static_cast<int>(*value));
+  }
+  return map;
+}
+
+// A redirected stream is only in the files; a teed one is shown as well.
+Failed read_output(RunConfig& config, const RunOptions& options) {
+  const auto redirects = read_std(options.redirects.empty() ? "0" : options.redirects);
+  const auto tee = read_std(options.tee.empty() ? "0" : options.tee);
+  if (!redirects || !tee) {
+    return usage("-r and -t take 0 (none), 1 (stdout), 2 (stderr), 3 (both), or a map such as "
+                 "0:3,1:1 by local rank");
+  }
+  if (redirects->all) {
+    const int hidden = *redirects->all & ~tee->all.value_or(0);
+    config.show_stdout = (hidden & 1) == 0;
+    config.show_stderr = (hidden & 2) == 0;
+  } else {
+    for (int rank = 0; rank < config.slots; ++rank) {
+      const bool hidden = std::any_of(
+          redirects->ranks.begin(), redirects->ranks.end(),
+          [&](const auto& entry) { return entry.first == rank && entry.second == 3; });
+      if (!hidden) config.shown_local_ranks.push_back(rank);
+    }
+    for (const auto& [rank, value] : redirects->ranks) {
+      if (value == 1 || value == 2) {
+        return usage("-r by local rank hides whole ranks (3) only; to hide one stream of all "
+                     "ranks say -r 1 or -r 2");
+      }
+    }
+  }
+  std::string_view filter = options.local_ranks_filter;
+  while (!filter.empty()) {
+    const size_t comma = filter.find(',');
+    const auto rank = read_integer(filter.substr(0, comma));
+    if (!rank || *rank < 0) return usage("--local-ranks-filter: expected local ranks, as in 0,1");
+    config.shown_local_ranks.push_back(static_cast<int>(*rank));
+    filter = comma == std::string_view::npos ? "" : filter.substr(comma + 1);
+  }
+  return std::nullopt;
+}
+
+// A script named in a job file is looked for here first, then beside the job file.
+Failed find_script(RunConfig& config) {
+  std::string& script = config.job.run.script;
+  if (script.empty() || script.starts_with('/')) return std::nullopt;
+  const std::string base =
+      config.job.run.working_dir.empty() ? "" : config.job.run.working_dir + "/";
+  if (file_exists(base + script) || config.job.run.no_python) return std::nullopt;
+  const std::string beside = directory_of(config.job_file) + script;
+  if (!config.job_file.empty() && file_exists(beside)) {
+    script = beside;
+    return std::nullopt;
+  }
+  return usage(fmt::format("the script {} does not exist{}", script,
+                           base.empty() ? "" : " in " + config.job.run.working_dir));
+}
+
+Failed make_command(RunConfig& config, const RunOptions& options) {
+  const RunSpec& run = config.job.run;
+  if (Failed failed = find_script(config)) return failed;
+  if (run.no_python) {
+    config.command = {run.script};
+  } else {
+    const auto python = find_python(options.python.empty() ? run.python : options.python);
+    if (!python) return environment(python.error().message);
+    config.command = {*python, "-u"};
+    if (!run.module.empty()) config.command.emplace_back("-m");
+    config.command.push_back(run.module.empty() ? run.script : run.module);
+  }
+  config.command.insert(config.command.end(), run.args.begin(), run.args.end());
+  return std::nullopt;
+}
+
+Failed read_identity(RunConfig& config, const RunOptions& options) {
+  if (!options.name.empty()) config.job.name = options.name;
+  config.elastic_run_id = options.rdzv_id;
+  if (config.elastic_run_id.empty()) {
+    config.elastic_run_id = config.several_machines ? "none" : hex(secure_random_bytes(8));
+  }
+  config.role = options.role;
+  config.local_addr = options.local_addr;
+  config.signals_to_handle = options.signals_to_handle;
+  for (const std::string& text : options.injects) {
+    auto inject = parse_inject(text);
+    if (!inject) return usage(inject.error().message);
+    if (inject->rank >= config.nodes * config.slots) {
+      return usage(fmt::format("--inject {}: there is no rank {} in a world of {}", text,
+                               inject->rank, config.nodes * config.slots));
+    }
+    config.injects.push_back(*inject);
+  }
+  config.run_dir = options.run_dir;
+  config.json = options.json;
+  config.quiet = options.quiet;
+  config.hooks = options.hooks;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::string> find_python(const std::string& wanted) {
+  if (!wanted.empty()) {
+    if (wanted.find('/') != std::string::npos ? ::access(wanted.c_str(), X_OK) == 0
+                                              : in_path(wanted)) {
+      return wanted;
+    }
+    return Error{fmt::format("the Python interpreter {} cannot be run", wanted)};
+  }
+  if (const char* named = std::getenv("PYTHON_EXEC"); named != nullptr && *named != '\0') {
+    return find_python(named);
+  }
+  if (const char* venv = std::getenv("VIRTUAL_ENV"); venv != nullptr && *venv != '\0') {
+    const std::string python = std::string(venv) + "/bin/python";
+    if (::access(python.c_str(), X_OK) == 0) return python;
+  }
+  for (const char* name : {"python3", "python"}) {
+    if (in_path(name)) return std::string(name);
+  }
+  return Error{"no Python interpreter in PATH; name one with --python"};
+}
+
+std::variant<RunConfig, ConfigError> make_run_config(const RunOptions& options) {
+  RunConfig config;
+  const auto first = is_job_file(options.target) && !options.module && !options.no_python
+                         ? read_job
+                         : make_job_from_flags;
+  for (const auto step : {first, read_nodes, read_slots, read_rendezvous, read_restarts,
+                          read_rdzv_conf, read_output, make_command, read_identity}) {
+    if (Failed failed = step(config, options)) return *failed;
+  }
+  return config;
+}
+
+}  // namespace shanty

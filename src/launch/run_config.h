@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/agent_spec.h"
+#include "base/result.h"
+#include "job/job.h"
+#include "launch/run_options.h"
+#include "net/address.h"
+
+namespace shanty {
+
+// Everything `shanty run` has decided before it starts a process.
+struct RunConfig {
+  Job job;
+  std::string job_file;           // "" = started by flags
+  std::vector<std::string> command;  // a worker's argv
+  int nodes = 1;
+  int slots = 1;
+  std::vector<int> local_nodes;   // node ranks started here; -1 = any
+  bool several_machines = false;
+  net::HostPort endpoint;         // of the coordinator, when several_machines
+  bool may_host = true;           // the endpoint is on this machine
+  std::string master_addr;        // "" = the node with rank 0 decides
+  uint16_t master_port = 0;       // 0 = a free one
+
+  int max_restarts = 10;
+  double restart_window_s = 3600;
+  bool restart_on_exit = true;
+  int elastic_max_restarts = 0;
+  double join_limit_s = 1800;
+  double grace_s = 15;
+
+  std::string elastic_run_id;
+  std::string role = "default";
+  std::string local_addr;
+  std::string signals_to_handle;
+  std::vector<Inject> injects;
+
+  std::string run_dir;            // "" = below the state directory
+  bool show_stdout = true;
+  bool show_stderr = true;
+  std::vector<int> shown_local_ranks;  // empty = all
+  bool json = false;
+  bool quiet = false;
+  bool hooks = true;
+};
+
+// Where and why a command line or job file cannot be run.
+struct ConfigError {
+  std::string message;
+  int exit_code = 2;  // 2 usage, 3 environment
+};
+
+// Reads the job file if there is one, checks everything, resolves names. Prints a job file's
+// diagnostics to stderr.
+std::variant<RunConfig, ConfigError> make_run_config(const RunOptions& options);
+
+// The interpreter: `wanted`, else $PYTHON_EXEC, else $VIRTUAL_ENV/bin/python, else python3 or
+// python in PATH. Fails when there is none.
+Result<std::string> find_python(const std::string& wanted);
+
+}  // namespace shanty

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "run/events.h"
+#include "telemetry/report.h"
+
+namespace shanty {
+
+// The failures that ended generations, by time, each once: what the coordinator told; of a
+// generation it told nothing of, the first worker that an agent saw failing.
+std::vector<ReportFailure> find_failures(const std::vector<Event>& events);
+
+}  // namespace shanty

@@ -1,0 +1,168 @@
+#include "telemetry/live.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "os/files.h"
+#include "run/json_fields.h"
+
+namespace shanty {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kLiveFormat = 1;
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// Calls `field(name, member)` for every field, so that writing and reading cannot differ.
+template <typename Telemetry, typename Field>
+void for_each_field(Telemetry& t, Field field) {
+  field("rank", t.rank);
+  field("node_rank", t.node_rank);
+  field("local_rank", t.local_rank);
+  field("pid", t.pid);
+  field("generation", t.generation);
+  field("alive", t.alive);
+  field("hooked", t.hooked);
+  field("hooks_off_reason", t.hooks_off_reason);
+  field("has_step", t.has_step);
+  field("step", t.step);
+  field("total_steps", t.total_steps);
+  field("phase", t.phase);
+  field("phase_since_unix_ns", t.phase_since_unix_ns);
+  field("last_step_unix_ns", t.last_step_unix_ns);
+  field("loss", t.loss);
+  field("samples_per_s", t.samples_per_s);
+  field("step_s", t.step_s);
+  field("data_s", t.data_s);
+  field("forward_s", t.forward_s);
+  field("backward_s", t.backward_s);
+  field("optimizer_s", t.optimizer_s);
+  field("checkpoint_s", t.checkpoint_s);
+  field("collective_s", t.collective_s);
+  field("steps_done", t.steps_done);
+  field("missed_records", t.missed_records);
+  field("checkpoints_saved", t.checkpoints_saved);
+  field("rss_bytes", t.rss_bytes);
+  field("cpu_cores", t.cpu_cores);
+  field("processes", t.processes);
+}
+
+struct WriteField {
+  json& out;
+  void operator()(const char* name, double value) const { out[name] = json_number(value); }
+  template <typename T>
+  void operator()(const char* name, const T& value) const {
+    out[name] = value;
+  }
+};
+
+struct ReadField {
+  const json& in;
+  void operator()(const char* name, double& value) const {
+    value = json_double(in, name, kUnknown);
+  }
+  void operator()(const char* name, int& value) const { value = json_int(in, name); }
+  void operator()(const char* name, int64_t& value) const { value = json_int64(in, name); }
+  void operator()(const char* name, uint64_t& value) const { value = json_uint64(in, name); }
+  void operator()(const char* name, bool& value) const { value = json_bool(in, name); }
+  void operator()(const char* name, std::string& value) const { value = json_string(in, name); }
+};
+
+json rank_to_json(const RankTelemetry& telemetry) {
+  json out;
+  for_each_field(telemetry, WriteField{out});
+  return out;
+}
+
+RankTelemetry rank_from_json(const json& in) {
+  RankTelemetry telemetry;
+  for_each_field(telemetry, ReadField{in});
+  return telemetry;
+}
+
+}  // namespace
+
+std::string encode_rank_telemetry(const RankTelemetry& telemetry) {
+  return print_json(rank_to_json(telemetry));
+}
+
+Result<RankTelemetry> decode_rank_telemetry(std::string_view text) {
+  const auto parsed = parse_json(text);
+  if (!parsed || !parsed->is_object()) return Error{"a rank's telemetry is not a JSON object"};
+  return rank_from_json(*parsed);
+}
+
+std::string encode_live(const LiveState& state) {
+  json out;
+  out["format"] = kLiveFormat;
+  out["unix_ns"] = state.unix_ns;
+  out["time"] = format_utc(state.unix_ns);
+  out["state"] = state.state;
+  out["text"] = state.text;
+  out["generation"] = state.generation;
+  out["restarts"] = state.restarts;
+  out["started_unix_ns"] = state.started_unix_ns;
+  out["nodes"] = state.nodes;
+  out["world_size"] = state.world_size;
+  out["ranks"] = json::array();
+  for (const RankTelemetry& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
+  return print_json(out) + "\n";
+}
+
+Result<LiveState> decode_live(std::string_view text) {
+  const auto parsed = parse_json(text);
+  if (!parsed || !parsed->is_object()) return Error{"not a JSON object"};
+  if (json_int(*parsed, "format") != kLiveFormat) return Error{"of an unknown format"};
+  LiveState state;
+  state.unix_ns = json_int64(*parsed, "unix_ns");
+  state.state = json_string(*parsed, "state");
+  state.text = json_string(*parsed, "text");
+  state.generation = json_uint64(*parsed, "generation");
+  state.restarts = json_int(*parsed, "restarts");
+  state.started_unix_ns = json_int64(*parsed, "started_unix_ns");
+  state.nodes = json_int(*parsed, "nodes");
+  state.world_size = json_int(*parsed, "world_size");
+  if (const json* ranks = json_array(*parsed, "ranks")) {
+    for (const json& rank : *ranks) state.ranks.push_back(rank_from_json(rank));
+  }
+  return state;
+}
+
+Status write_live(const std::string& path, const LiveState& state) {
+  return replace_file(path, encode_live(state));
+}
+
+Result<LiveState> read_live(const std::string& path) {
+  return decode_live(TRY(read_file(path, kMaxLiveBytes))).context("reading " + path);
+}
+
+JobProgress summarize(const std::vector<RankTelemetry>& ranks) {
+  JobProgress out;
+  out.loss = kUnknown;
+  out.samples_per_s = kUnknown;
+  double step_s_sum = 0;
+  int with_steps = 0;
+  for (const RankTelemetry& rank : ranks) {
+    out.total_steps = std::max(out.total_steps, rank.total_steps);
+    if (!rank.has_step) continue;
+    out.step = out.has_step ? std::min(out.step, rank.step) : rank.step;
+    out.has_step = true;
+    if (std::isnan(out.loss)) out.loss = rank.loss;
+    if (!std::isnan(rank.samples_per_s)) {
+      out.samples_per_s =
+          (std::isnan(out.samples_per_s) ? 0 : out.samples_per_s) + rank.samples_per_s;
+    }
+    step_s_sum += rank.step_s;
+    ++with_steps;
+  }
+  if (with_steps > 0) out.step_s = step_s_sum / with_steps;
+  return out;
+}
+
+}  // namespace shanty

@@ -1,0 +1,138 @@
+"""kill -9 of any single process: the job goes on or ends with a true account, nothing is left."""
+
+import os
+import random
+import signal
+
+import pytest
+
+from conftest import wait_until
+
+WORKER = """
+    import os, subprocess, sys, time
+    helper = subprocess.Popen(["sleep", "1000"])
+    print("ready", flush=True)
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    helper.kill()
+"""
+
+
+def generations_ready(run, generation, ranks=4):
+    def check():
+        try:
+            return all(b"ready" in run.log(rank, generation) for rank in range(ranks))
+        except OSError:
+            return False
+
+    return check
+
+
+def highest_generation(run):
+    return max((int(p.name.split("-")[1]) for p in (run.dir / "logs").glob("gen-*")), default=0)
+
+
+@pytest.fixture
+def job(start, script, tmp_path):
+    go = tmp_path / "go"
+    run = start("--nnodes", 2, "--nproc-per-node", 2, script(WORKER), go)
+    wait_until(generations_ready(run, 1), "the first generation is up")
+    return run, go
+
+
+def workers(run):
+    return [pid for pid, line in run.processes().items() if "train.py" in line and "run" not in
+            line.split()[1:2]]
+
+
+def test_a_killed_coordinator_comes_back_and_costs_the_job_nothing(job):
+    run, go = job
+    before = sorted(workers(run))
+    first = run.part("coordinator")
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: run.has_event("coordinator_restarted"), "the coordinator is started again")
+    wait_until(lambda: run.has_event("recovered"), "it has heard its agents")
+    assert sorted(workers(run)) == before, run.describe()
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+    assert run.report()["generations"] == 1 and run.report()["failures"] == []
+    run.assert_nothing_left()
+
+
+def test_a_killed_agent_is_a_dead_node_and_the_job_goes_on(job):
+    run, go = job
+    os.kill(run.part("agent"), signal.SIGKILL)
+    wait_until(generations_ready(run, 2), "the second generation is up")
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+    report = run.report()
+    assert report["generations"] == 2 and len(report["failures"]) == 1
+    assert report["failures"][0]["rank"] in (-1, None)
+    run.assert_nothing_left()
+
+
+def test_a_killed_command_ends_the_job_with_a_true_account(job):
+    run, _ = job
+    run.process.kill()
+    run.assert_nothing_left()
+    report = run.report()
+    assert report["outcome"] == "stopped", report
+    assert "died" in report["reason"]
+
+
+def test_a_killed_helper_of_a_worker_is_the_workers_own_affair(job):
+    run, go = job
+    helper = next(pid for pid, line in run.processes().items() if line.startswith("sleep"))
+    os.kill(helper, signal.SIGKILL)
+    go.touch()
+    run.wait()
+    assert run.code == 0 and run.report()["generations"] == 1, run.describe()
+    run.assert_nothing_left()
+
+
+def test_a_coordinator_killed_together_with_a_worker_still_restarts_the_gang(job):
+    run, go = job
+    victim = workers(run)[0]
+    os.kill(run.part("coordinator"), signal.SIGKILL)
+    os.kill(victim, signal.SIGKILL)
+    wait_until(generations_ready(run, 2), "the second generation is up")
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+    assert run.report()["generations"] == 2
+    run.assert_nothing_left()
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SHANTY_RANDOM_KILLS", "12"))))
+def test_random_kills_never_leave_an_orphan_or_a_false_account(job, seed):
+    run, go = job
+    rng = random.Random(seed)
+    kills = 0
+    for _ in range(3):
+        candidates = sorted(run.processes().items())
+        if not candidates:
+            break
+        pid, line = rng.choice(candidates)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        kills += 1
+        if pid == run.process.pid:
+            break
+        wait_until(
+            lambda: run.process.poll() is not None
+            or generations_ready(run, highest_generation(run))(),
+            f"the job settles after kill {kills} ({line})",
+        )
+    go.touch()
+    run.wait()
+    run.assert_nothing_left()
+    report = run.report()
+    if run.process.returncode == -signal.SIGKILL:
+        assert report["outcome"] == "stopped", run.describe()
+    else:
+        assert (run.code == 0) == (report["outcome"] == "succeeded"), run.describe()
+        assert run.code == 0, run.describe()

@@ -1,0 +1,255 @@
+"""`shanty run`: what a job sees, how it ends, what it leaves behind."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from conftest import wait_until
+
+IDENTITY = """
+    import os, sys
+    print(os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"],
+          os.environ["GROUP_RANK"], flush=True)
+"""
+
+# Waits for a file, so that a test decides when the ranks go on.
+WAITING = """
+    import os, sys, time
+    rank = int(os.environ["RANK"])
+    print("rank", rank, "ready", flush=True)
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    print("rank", rank, "done", flush=True)
+"""
+
+
+def ready(run, ranks, generation=1):
+    def all_ready():
+        try:
+            return all(b"ready" in run.log(rank, generation) for rank in range(ranks))
+        except OSError:
+            return False
+
+    wait_until(all_ready, f"{ranks} ranks of generation {generation} are ready")
+
+
+def test_every_rank_gets_its_identity_and_the_job_succeeds(start, script):
+    run = start("--nnodes", 2, "--nproc-per-node", 2, script(IDENTITY)).wait()
+    assert run.code == 0, run.describe()
+    lines = sorted(line.split("] ")[-1] for line in run.stdout.decode().splitlines())
+    assert lines == ["0 0 4 0", "1 1 4 0", "2 0 4 1", "3 1 4 1"], run.describe()
+    report = run.report()
+    assert report["outcome"] == "succeeded"
+    assert report["generations"] == 1
+    assert report["failures"] == []
+    run.assert_nothing_left()
+
+
+def test_a_job_file_runs_with_its_environment_and_arguments(start, script, tmp_path):
+    script("import os, sys; print(os.environ['COLOUR'], sys.argv[1:])")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "job: coloured\nrun: {script: train.py, args: [--lr, '0.1'], env: {COLOUR: blue}}\n"
+        "nodes: 1\ngpus_per_node: 1\n"
+    )
+    run = start(job, "--more").wait()
+    assert run.code == 0, run.describe()
+    assert run.stdout.decode().strip().endswith("blue ['--lr', '0.1', '--more']"), run.describe()
+
+
+def test_a_failing_rank_fails_the_job_with_its_own_words(start, script):
+    run = start(
+        "--nproc-per-node", 2,
+        script("""
+            import os, time
+            if os.environ["RANK"] == "1":
+                raise ValueError("bad batch 17")
+            time.sleep(60)
+        """),
+    ).wait()
+    assert run.code == 1, run.describe()
+    report = run.report()
+    assert report["outcome"] == "failed"
+    (failure,) = report["failures"]
+    assert failure["rank"] == 1
+    assert "ValueError: bad batch 17" in failure["first_error"], run.describe()
+    assert "bad batch 17" in run.stderr.decode(), "the traceback reaches stderr"
+    run.assert_nothing_left()
+
+
+def test_a_killed_rank_restarts_the_whole_gang(start, script, tmp_path):
+    go = tmp_path / "go"
+    run = start("--nproc-per-node", 2, script(WAITING), go)
+    ready(run, 2)
+    pids = json.loads(json.dumps([e for e in run.events() if e["event"] == "workers_started"]))
+    victim = pids[0]["extra"]["pids"][1] if "extra" in pids[0] else pids[0]["pids"][1]
+    os.kill(victim, signal.SIGKILL)
+    ready(run, 2, generation=2)
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+    report = run.report()
+    assert report["outcome"] == "succeeded" and report["generations"] == 2
+    (failure,) = report["failures"]
+    assert failure["rank"] == 1 and "SIGKILL" in failure["reason"]
+    run.assert_nothing_left()
+
+
+def test_the_restart_budget_ends_the_job(start, script):
+    run = start(
+        "--max-restarts", 2,
+        script("import os, sys; sys.exit(3 + int(os.environ['TORCHELASTIC_RESTART_COUNT']))"),
+    ).wait()
+    assert run.code == 1, run.describe()
+    report = run.report()
+    assert report["generations"] == 3 and len(report["failures"]) == 3, run.describe()
+    assert "5" in report["failures"][-1]["reason"]
+
+
+def test_a_job_that_recovers_within_its_budget_succeeds(start, script):
+    run = start(
+        "--max-restarts", 3,
+        script("import os, sys; sys.exit(int(os.environ['TORCHELASTIC_RESTART_COUNT']) < 2)"),
+    ).wait()
+    assert run.code == 0, run.describe()
+    assert run.report()["generations"] == 3
+
+
+def test_the_same_exception_twice_is_the_programs_fault(start, script):
+    run = start("--max-restarts", 10, script("raise ValueError('always')")).wait()
+    assert run.code == 1, run.describe()
+    report = run.report()
+    assert report["generations"] == 2, run.describe()
+    assert any("twice" in (e.get("text") or "") for e in run.events()), run.describe()
+
+
+def test_sigterm_passes_on_and_the_job_is_stopped(start, script, tmp_path):
+    run = start(
+        "--nproc-per-node", 2,
+        script("""
+            import os, signal, sys, time
+            def leave(number, frame):
+                print("saving", flush=True)
+                sys.exit(0)
+            signal.signal(signal.SIGTERM, leave)
+            print("ready", flush=True)
+            while True:
+                time.sleep(0.05)
+        """),
+    )
+    ready(run, 2)
+    run.process.send_signal(signal.SIGTERM)
+    run.wait()
+    assert run.code == 1, run.describe()
+    assert run.report()["outcome"] == "stopped"
+    assert b"saving" in run.log(0) and b"saving" in run.log(1)
+    run.assert_nothing_left()
+
+
+def test_what_ignores_sigterm_is_killed_after_the_grace_period(start, script):
+    run = start(
+        "--nproc-per-node", 2, "--shutdown-timeout", 1,
+        script("""
+            import signal, time
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print("ready", flush=True)
+            while True:
+                time.sleep(1)
+        """),
+    )
+    ready(run, 2)
+    run.process.send_signal(signal.SIGINT)
+    run.wait()
+    assert run.report()["outcome"] == "stopped"
+    run.assert_nothing_left()
+
+
+def test_children_of_workers_do_not_outlive_the_job(start, script):
+    run = start(
+        script("""
+            import os, subprocess, sys
+            subprocess.Popen(["setsid", "sleep", "1000"])
+            subprocess.Popen("sleep 1000 & exec sleep 1000", shell=True, start_new_session=True)
+            os._exit(1)
+        """),
+    ).wait()
+    assert run.code == 1
+    run.assert_nothing_left()
+
+
+def test_no_output_is_lost_or_mixed_and_its_end_is_kept(start, script):
+    run = start(
+        "--nproc-per-node", 2,
+        script("""
+            import os, sys
+            rank = os.environ["RANK"]
+            line = (rank * 999 + "\\n").encode()
+            for _ in range(20000):
+                os.write(1, line)
+                os.write(2, line)
+            os.write(1, bytes(range(256)))
+            os.write(1, b"the end without newline")
+        """),
+    ).wait()
+    assert run.code == 0
+    for rank in (0, 1):
+        log = run.log(rank)
+        assert log.count(str(rank).encode() * 999 + b"\n") == 40000
+        assert bytes(range(256)) in log
+        assert b"the end without newline" in log
+    assert run.stdout.count(b"\n") >= 40000
+
+
+def test_equal_lines_of_many_ranks_are_shown_once_with_their_ranks(start, script):
+    run = start("--nproc-per-node", 4, script("print('hello from somebody')")).wait()
+    shown = [line for line in run.stdout.decode().splitlines() if "hello" in line]
+    assert len(shown) < 4, run.describe()
+    assert "0-3" in run.stdout.decode(), run.describe()
+
+
+@pytest.mark.parametrize("redirect, out, err", [("1", False, True), ("2", True, False),
+                                                ("3", False, False), ("0", True, True)])
+def test_redirected_streams_stay_off_the_terminal_but_in_the_log(start, script, redirect, out, err):
+    run = start(
+        "-r", redirect, script("import sys; print('to-out'); print('to-err', file=sys.stderr)")
+    ).wait()
+    assert (b"to-out" in run.stdout) == out
+    assert (b"to-err" in run.stderr) == err
+    assert b"to-out" in run.log(0) and b"to-err" in run.log(0)
+
+
+def test_json_gives_events_on_stdout_and_nothing_else(start, script):
+    run = start("--json", script("print('hello')")).wait()
+    kinds = [json.loads(line)["event"] for line in run.stdout.decode().splitlines()]
+    assert "world_formed" in kinds and "ended" in kinds
+
+
+def test_the_secret_is_in_no_environment_log_or_file(start, script, tmp_path):
+    run = start(
+        script("import os; print([k for k in os.environ if 'TOKEN' in k])"),
+        env={"SHANTY_TOKEN": "a-secret-that-nobody-may-see"},
+    ).wait()
+    assert b"[]" in run.log(0)
+    for path in run.dir.rglob("*"):
+        if path.is_file():
+            assert b"a-secret-that-nobody-may-see" not in path.read_bytes(), path
+
+
+def test_missing_script_missing_python_and_bad_job_file_are_told_apart(start, tmp_path):
+    run = start(tmp_path / "missing.py").wait()
+    assert run.code == 2 and b"missing.py" in run.stderr
+    job = tmp_path / "job.yaml"
+    job.write_text("run: {script: a.py}\ngpu_per_node: 2\n")
+    run = start(job).wait()
+    assert run.code == 2
+    assert b'job.yaml:2:1: unknown key "gpu_per_node", did you mean "gpus_per_node"?' in run.stderr
+
+
+def test_an_existing_run_directory_is_refused(start, script, tmp_path):
+    first = start(script("print(1)")).wait()
+    again = start(script("print(1)"))
+    again.wait()
+    second = start("--run-dir", first.dir, script("print(1)")).wait()
+    assert second.code == 3 and str(first.dir).encode() in second.stderr
