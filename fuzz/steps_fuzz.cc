@@ -11,7 +11,7 @@
 
 namespace {
 
-// Takes the bytes as records of two generations, whatever their checksums say.
+// Takes the bytes as records of two generations, each with a right checksum.
 std::vector<shanty::RankSteps> records_from(std::string_view bytes) {
   std::vector<shanty::RankSteps> steps(2);
   steps[0].generation = 1;
@@ -19,7 +19,11 @@ std::vector<shanty::RankSteps> records_from(std::string_view bytes) {
   for (size_t i = 0; bytes.size() >= sizeof(shanty::StepRecord); ++i) {
     shanty::StepRecord record;
     std::memcpy(&record, bytes.data(), sizeof(record));
-    steps[i % 2].records.push_back(record);
+    char encoded[shanty::kStepsRecordBytes];
+    shanty::encode_step_record(record, encoded);
+    const auto decoded = shanty::decode_step_record({encoded, sizeof(encoded)});
+    if (!decoded) std::abort();
+    steps[i % 2].records.push_back(*decoded);
     bytes.remove_prefix(sizeof(record));
   }
   return steps;

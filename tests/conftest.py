@@ -85,7 +85,7 @@ class Run:
         return self.process.returncode
 
     def describe(self) -> str:
-        events = "\n".join(f"{e['src']}: {e['event']}: {e.get('text', '')}" for e in self.events())
+        events = "\n".join(f"{e['source']}: {e['kind']}: {e.get('text', '')}" for e in self.events())
         return (
             f"exit {self.process.poll()}\n--- stdout\n{self.stdout.decode(errors='replace')[-4000:]}"
             f"\n--- stderr\n{self.stderr.decode(errors='replace')[-4000:]}\n--- events\n{events}"
@@ -102,11 +102,11 @@ class Run:
                     events.append(json.loads(line))
                 except ValueError:
                     continue
-        return sorted(events, key=lambda event: event["t"])
+        return sorted(events, key=lambda event: event["unix_ns"])
 
     def has_event(self, kind: str, **fields) -> bool:
         return any(
-            event["event"] == kind and all(event.get(k) == v for k, v in fields.items())
+            event["kind"] == kind and all(event.get(k) == v for k, v in fields.items())
             for event in self.events()
         )
 

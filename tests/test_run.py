@@ -83,8 +83,8 @@ def test_a_killed_rank_restarts_the_whole_gang(start, script, tmp_path):
     go = tmp_path / "go"
     run = start("--nproc-per-node", 2, script(WAITING), go)
     ready(run, 2)
-    pids = json.loads(json.dumps([e for e in run.events() if e["event"] == "workers_started"]))
-    victim = pids[0]["extra"]["pids"][1] if "extra" in pids[0] else pids[0]["pids"][1]
+    started = next(e for e in run.events() if e["kind"] == "workers_started")
+    victim = started["extra"]["pids"][1]
     os.kill(victim, signal.SIGKILL)
     ready(run, 2, generation=2)
     go.touch()
@@ -222,7 +222,7 @@ def test_redirected_streams_stay_off_the_terminal_but_in_the_log(start, script, 
 
 def test_json_gives_events_on_stdout_and_nothing_else(start, script):
     run = start("--json", script("print('hello')")).wait()
-    kinds = [json.loads(line)["event"] for line in run.stdout.decode().splitlines()]
+    kinds = [json.loads(line).get("kind") for line in run.stdout.decode().splitlines()]
     assert "world_formed" in kinds and "ended" in kinds
 
 

@@ -127,13 +127,16 @@ std::string fitting_table(const std::vector<RankTelemetry>& ranks, const Moment&
   return text;
 }
 
+double known(double value) { return std::isnan(value) ? 0 : value; }
+
 // Who holds the others up comes first: dead, then behind, then long in a step.
 void sort_slowest_first(std::vector<RankTelemetry>& ranks) {
-  std::stable_sort(ranks.begin(), ranks.end(), [](const RankTelemetry& a, const RankTelemetry& b) {
+  std::sort(ranks.begin(), ranks.end(), [](const RankTelemetry& a, const RankTelemetry& b) {
     if (a.alive != b.alive) return !a.alive;
     if (a.has_step != b.has_step) return !a.has_step;
     if (a.step != b.step) return a.step < b.step;
-    return a.step_s > b.step_s;
+    if (known(a.step_s) != known(b.step_s)) return known(a.step_s) > known(b.step_s);
+    return a.rank < b.rank;
   });
 }
 
@@ -144,7 +147,7 @@ std::string summary_of_rest(const std::vector<RankTelemetry>& ranks, size_t firs
   for (size_t i = first; i < ranks.size(); ++i) {
     lowest = std::min(lowest, ranks[i].step);
     highest = std::max(highest, ranks[i].step);
-    sum_s += ranks[i].step_s;
+    sum_s += known(ranks[i].step_s);
   }
   const auto count = static_cast<double>(ranks.size() - first);
   return fmt::format("and {} faster ranks at steps {} to {}, {} ms/step on average\n",

@@ -157,7 +157,7 @@ class Display::View {
     last_live_unix_ns_ = live->unix_ns;
     const Progress progress = to_progress(*live);
     if (!config_.json) return progress_.update(progress);
-    const nlohmann::json line = {{"event", "progress"},
+    const nlohmann::json line = {{"kind", "progress"},
                                  {"state", progress.state},
                                  {"step", progress.has_step ? nlohmann::json(progress.step)
                                                             : nlohmann::json(nullptr)},

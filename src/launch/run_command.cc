@@ -64,9 +64,9 @@ Result<RunDir> create_run(const RunConfig& config, const std::vector<std::string
                      .nodes = config.nodes,
                      .slots = config.slots,
                      .started_unix_ns = now};
-  const std::string path = config.run_dir.empty()
-                               ? runs_dir(default_state_dir()) + "/" + info.run_id
-                               : config.run_dir;
+  const std::string parent =
+      config.log_dir.empty() ? runs_dir(default_state_dir()) : config.log_dir;
+  const std::string path = config.run_dir.empty() ? parent + "/" + info.run_id : config.run_dir;
   RunDir run = TRY(RunDir::create(path, info));
   const Plan plan = make_plan(config.job, read_cluster());
   TRY_STATUS(write_file_atomically(run.job_json(), serialize_job(config.job)));

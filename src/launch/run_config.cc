@@ -348,6 +348,7 @@ Failed read_identity(RunConfig& config, const RunOptions& options) {
     config.injects.push_back(*inject);
   }
   config.run_dir = options.run_dir;
+  config.log_dir = options.log_dir;
   config.json = options.json;
   config.quiet = options.quiet;
   config.hooks = options.hooks;

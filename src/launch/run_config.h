@@ -40,7 +40,8 @@ struct RunConfig {
   std::string signals_to_handle;
   std::vector<Inject> injects;
 
-  std::string run_dir;            // "" = below the state directory
+  std::string run_dir;            // "" = below log_dir
+  std::string log_dir;            // "" = the state directory
   bool show_stdout = true;
   bool show_stderr = true;
   std::vector<int> shown_local_ranks;  // empty = all

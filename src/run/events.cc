@@ -1,7 +1,7 @@
 #include "run/events.h"
 
-#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "run/believable_time.h"
 #include "run/json_fields.h"
 
 namespace shanty {
@@ -84,7 +85,7 @@ std::optional<Event> decode_event(std::string_view line) {
     return std::nullopt;
   }
   Event event;
-  event.unix_ns = json_int64(*parsed, "unix_ns");
+  event.unix_ns = believable_unix_ns(json_int64(*parsed, "unix_ns"));
   event.source = json_string(*parsed, "source");
   event.kind = json_string(*parsed, "kind");
   event.generation = json_uint64(*parsed, "generation");
@@ -147,14 +148,15 @@ void EventReader::take(std::string_view bytes, std::vector<Event>& out) {
 std::vector<Event> EventFollower::poll() {
   const auto names = list_directory(events_dir_);
   if (!names) return {};
-  std::vector<Event> out;
+  std::multimap<int64_t, Event> by_time;  // equal times keep the order they came in
   for (const std::string& name : *names) {
     if (!name.ends_with(".jsonl")) continue;
     auto& reader = readers_.try_emplace(name, events_dir_ + "/" + name).first->second;
-    for (Event& event : reader.poll()) out.push_back(std::move(event));
+    for (Event& event : reader.poll()) by_time.emplace(event.unix_ns, std::move(event));
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Event& a, const Event& b) { return a.unix_ns < b.unix_ns; });
+  std::vector<Event> out;
+  out.reserve(by_time.size());
+  for (auto& [unix_ns, event] : by_time) out.push_back(std::move(event));
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "run/believable_time.h"
 
 namespace shanty {
 namespace {
@@ -46,6 +47,7 @@ std::optional<LogIndexRecord> decode_log_index_record(std::string_view bytes) {
   std::memcpy(&record.end_offset, bytes.data() + 8, 8);
   std::memcpy(&stream, bytes.data() + 16, 4);
   if (stream > static_cast<uint32_t>(LogStream::kStderr)) return std::nullopt;
+  record.unix_ns = believable_unix_ns(record.unix_ns);
   record.stream = static_cast<LogStream>(stream);
   return record;
 }

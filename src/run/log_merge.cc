@@ -185,27 +185,30 @@ void LogMerge::take_from_owner() {
 
 void LogMerge::place(Source& source, LogStream stream, SplitLine line) {
   last_placed_unix_ns_ = std::max(last_placed_unix_ns_, line.unix_ns);
-  if (join_group(source, stream, line)) return;
-  Group group;
-  group.arrived = clock_.now();
-  group.line.unix_ns = line.unix_ns;
-  group.line.generation = source.generation;
-  group.line.stream = stream;
-  group.line.ranks = {source.rank};
-  group.line.has_newline = line.has_newline;
-  group.line.continues = line.continues;
-  const bool can_fold = options_.fold && foldable(line);
-  group.line.text = std::move(line.text);
-  held_bytes_ += group.line.text.size() + sizeof(Group);
-  held_.push_back(std::move(group));
+  const bool alone = !options_.fold || sources_.size() == 1;
+  const bool can_fold = !alone && foldable(line);
+  if (can_fold && join_group(source, stream, line)) return;
+  MergedLine merged{.unix_ns = line.unix_ns,
+                    .generation = source.generation,
+                    .stream = stream,
+                    .ranks = {source.rank},
+                    .text = std::move(line.text),
+                    .has_newline = line.has_newline,
+                    .continues = line.continues};
+  if (alone && held_.empty()) return emit_(merged);
+  hold(std::move(merged));
   source.last_group = first_held_ + held_.size() - 1;
   if (can_fold) held_by_text_[held_.back().line.text].push_back(source.last_group);
   if (held_bytes_ > kMaxHeldBytes) emit_front();
 }
 
+void LogMerge::hold(MergedLine line) {
+  held_bytes_ += line.text.size() + sizeof(Group);
+  held_.push_back({std::move(line), clock_.now()});
+}
+
 // A rank's own lines keep their order: it joins only groups behind the one of its last line.
 bool LogMerge::join_group(Source& source, LogStream stream, const SplitLine& line) {
-  if (!options_.fold || !foldable(line)) return false;
   const auto same_text = held_by_text_.find(line.text);
   if (same_text == held_by_text_.end()) return false;
   const auto& numbers = same_text->second;
@@ -224,9 +227,8 @@ bool LogMerge::join_group(Source& source, LogStream stream, const SplitLine& lin
 
 // A rank joins only behind the group of its last line.
 bool LogMerge::nobody_can_join_front() const {
-  return std::all_of(sources_.begin(), sources_.end(), [this](const auto& source) {
-    return source->last_group >= first_held_;
-  });
+  return std::all_of(sources_.begin(), sources_.end(),
+                     [this](const auto& source) { return source->last_group >= first_held_; });
 }
 
 bool LogMerge::front_is_due() const {
@@ -245,9 +247,9 @@ void LogMerge::emit_front() {
   const auto same_text = held_by_text_.find(line.text);
   if (same_text != held_by_text_.end() && same_text->second.front() == first_held_) {
     // The key points into the line that goes; the others hold the same text.
-    std::deque<uint64_t> numbers = std::move(same_text->second);
+    std::vector<uint64_t> numbers = std::move(same_text->second);
     held_by_text_.erase(same_text);
-    numbers.pop_front();
+    numbers.erase(numbers.begin());
     if (!numbers.empty()) {
       const std::string& text = held_[numbers.front() - first_held_].line.text;
       held_by_text_.emplace(text, std::move(numbers));

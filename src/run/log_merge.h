@@ -85,6 +85,7 @@ class LogMerge {
   void take_from_owner();
   void take_one(Source& source);
   void place(Source& source, LogStream stream, SplitLine line);
+  void hold(MergedLine line);
   bool join_group(Source& source, LogStream stream, const SplitLine& line);
   bool nobody_can_join_front() const;
   bool front_is_due() const;
@@ -108,7 +109,8 @@ class LogMerge {
   Source* owner_ = nullptr;
   TimePoint owner_since_;
   std::deque<Group> held_;
-  std::unordered_map<std::string_view, std::deque<uint64_t>> held_by_text_;  // running numbers
+  // Running numbers of the groups with this text, ascending.
+  std::unordered_map<std::string_view, std::vector<uint64_t>> held_by_text_;
   uint64_t first_held_ = 1;  // running number of held_.front()
   size_t held_bytes_ = 0;
   int64_t last_placed_unix_ns_ = 0;

@@ -134,7 +134,9 @@ TEST_F(RankLogTest, AFileThatIsNoIndexIsIgnored) {
 TEST_F(RankLogTest, SkipsForwardToTheEnd) {
   RankLogWriter w = writer();
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(w.append(LogStream::kStderr, std::string(9, static_cast<char>('a' + i % 26)) + "\n", i).ok());
+    ASSERT_TRUE(
+        w.append(LogStream::kStderr, std::string(9, static_cast<char>('a' + i % 26)) + "\n", i)
+            .ok());
   }
   RankLogReader reader(log_, index_);
   EXPECT_EQ(reader.skip_to_last(20), 980U);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "os/files.h"
+#include "run/believable_time.h"
 #include "run/json_fields.h"
 
 namespace shanty {
@@ -54,7 +55,7 @@ Result<RunInfo> decode_run_info(const std::string& path, std::string_view text) 
   info.host = json_string(*parsed, "host");
   info.nodes = json_int(*parsed, "nodes", 1);
   info.slots = json_int(*parsed, "slots", 1);
-  info.started_unix_ns = json_int64(*parsed, "started_unix_ns");
+  info.started_unix_ns = believable_unix_ns(json_int64(*parsed, "started_unix_ns"));
   if (const json* words = json_array(*parsed, "command")) {
     for (const json& word : *words) {
       if (word.is_string()) info.command.push_back(word.get<std::string>());

@@ -78,8 +78,8 @@ Report account_for(std::vector<Event> events, std::vector<RankSteps> all_steps,
   input.run_directory = "/runs/r";
   input.running = running;
   input.now_unix_ns = at(now);
-  std::stable_sort(events.begin(), events.end(),
-                   [](const Event& a, const Event& b) { return a.unix_ns < b.unix_ns; });
+  std::sort(events.begin(), events.end(),
+            [](const Event& a, const Event& b) { return a.unix_ns < b.unix_ns; });
   input.events = std::move(events);
   input.steps = std::move(all_steps);
   input.total_samples = 640;

@@ -1,11 +1,13 @@
 #include "telemetry/failures.h"
 
-#include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "run/believable_time.h"
 #include "run/json_fields.h"
 
 namespace shanty {
@@ -30,7 +32,7 @@ std::optional<ReportFailure> told_failure(const Event& event) {
                           !json_string(fields, "reason").empty() && fields.contains("rank");
   if (!is_failure) return std::nullopt;
   ReportFailure failure;
-  failure.unix_ns = json_int64(fields, "unix_ns", event.unix_ns);
+  failure.unix_ns = believable_unix_ns(json_int64(fields, "unix_ns", event.unix_ns));
   failure.generation = json_uint64(fields, "generation");
   failure.rank = json_int(fields, "rank", -1);
   failure.node_rank = json_int(fields, "node_rank", -1);
@@ -53,30 +55,22 @@ ReportFailure seen_failure(const Event& event) {
   return failure;
 }
 
-bool has_generation(const std::vector<ReportFailure>& failures, uint64_t generation) {
-  return std::any_of(failures.begin(), failures.end(), [generation](const ReportFailure& failure) {
-    return failure.generation == generation;
-  });
-}
-
 }  // namespace
 
 std::vector<ReportFailure> find_failures(const std::vector<Event>& events) {
-  std::vector<ReportFailure> failures;
+  std::map<uint64_t, ReportFailure> by_generation;
   for (const Event& event : events) {
     if (!tells_failures(event)) continue;
-    auto failure = told_failure(event);
-    if (failure && !has_generation(failures, failure->generation)) failures.push_back(*failure);
+    if (const auto failure = told_failure(event)) {
+      by_generation.try_emplace(failure->generation, *failure);
+    }
   }
   for (const Event& event : events) {
     const bool seen = event.kind == event_kind::kWorkerFailed && event.generation > 0;
-    if (seen && !has_generation(failures, event.generation)) {
-      failures.push_back(seen_failure(event));
-    }
+    if (seen) by_generation.try_emplace(event.generation, seen_failure(event));
   }
-  std::stable_sort(
-      failures.begin(), failures.end(),
-      [](const ReportFailure& a, const ReportFailure& b) { return a.unix_ns < b.unix_ns; });
+  std::vector<ReportFailure> failures;
+  for (auto& [generation, failure] : by_generation) failures.push_back(std::move(failure));
   return failures;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "os/files.h"
+#include "run/believable_time.h"
 #include "run/json_fields.h"
 
 namespace shanty {
@@ -68,7 +69,9 @@ struct ReadField {
     value = json_double(in, name, kUnknown);
   }
   void operator()(const char* name, int& value) const { value = json_int(in, name); }
-  void operator()(const char* name, int64_t& value) const { value = json_int64(in, name); }
+  void operator()(const char* name, int64_t& value) const {  // all of them are times
+    value = believable_unix_ns(json_int64(in, name));
+  }
   void operator()(const char* name, uint64_t& value) const { value = json_uint64(in, name); }
   void operator()(const char* name, bool& value) const { value = json_bool(in, name); }
   void operator()(const char* name, std::string& value) const { value = json_string(in, name); }
@@ -120,12 +123,12 @@ Result<LiveState> decode_live(std::string_view text) {
   if (!parsed || !parsed->is_object()) return Error{"not a JSON object"};
   if (json_int(*parsed, "format") != kLiveFormat) return Error{"of an unknown format"};
   LiveState state;
-  state.unix_ns = json_int64(*parsed, "unix_ns");
+  state.unix_ns = believable_unix_ns(json_int64(*parsed, "unix_ns"));
   state.state = json_string(*parsed, "state");
   state.text = json_string(*parsed, "text");
   state.generation = json_uint64(*parsed, "generation");
   state.restarts = json_int(*parsed, "restarts");
-  state.started_unix_ns = json_int64(*parsed, "started_unix_ns");
+  state.started_unix_ns = believable_unix_ns(json_int64(*parsed, "started_unix_ns"));
   state.nodes = json_int(*parsed, "nodes");
   state.world_size = json_int(*parsed, "world_size");
   if (const json* ranks = json_array(*parsed, "ranks")) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "os/files.h"
+#include "run/believable_time.h"
 #include "run/json_fields.h"
 #include "telemetry/live.h"
 #include "telemetry/step_ledger.h"
@@ -129,7 +130,7 @@ json failure_to_json(const ReportFailure& failure) {
 
 ReportFailure failure_from_json(const json& in) {
   ReportFailure failure;
-  failure.unix_ns = json_int64(in, "unix_ns");
+  failure.unix_ns = believable_unix_ns(json_int64(in, "unix_ns"));
   failure.generation = json_uint64(in, "generation");
   failure.rank = json_int(in, "rank", -1);
   failure.node_rank = json_int(in, "node_rank", -1);
@@ -216,8 +217,8 @@ Result<Report> decode_report(std::string_view text) {
   report.run_directory = json_string(in, "run_directory");
   report.outcome = json_string(in, "outcome");
   report.reason = json_string(in, "reason");
-  report.started_unix_ns = json_int64(in, "started_unix_ns");
-  report.ended_unix_ns = json_int64(in, "ended_unix_ns");
+  report.started_unix_ns = believable_unix_ns(json_int64(in, "started_unix_ns"));
+  report.ended_unix_ns = believable_unix_ns(json_int64(in, "ended_unix_ns"));
   report.nodes = json_int(in, "nodes");
   report.world_size = json_int(in, "world_size");
   report.generations = json_uint64(in, "generations");

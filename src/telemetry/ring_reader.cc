@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "run/believable_time.h"
+
 namespace shanty {
 namespace {
 
@@ -141,6 +143,7 @@ bool RingReader::read_record(uint64_t index, StepRecord& out) const {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (load(at) != stable) continue;
     out = std::bit_cast<StepRecord>(words);
+    out.end_unix_ns = believable_unix_ns(out.end_unix_ns);
     return true;
   }
   return false;
@@ -181,7 +184,7 @@ RingStatus RingReader::status() const {
   status.phase_step = phase[2];
   const auto checkpoint = load_seqlocked<kCheckpointWords>(base_ + kCheckpointSequenceAt);
   status.checkpoints_saved = checkpoint[0];
-  status.checkpoint_unix_ns = static_cast<int64_t>(checkpoint[1]);
+  status.checkpoint_unix_ns = believable_unix_ns(static_cast<int64_t>(checkpoint[1]));
   status.checkpoint_step = checkpoint[2];
   status.checkpoints_loaded = checkpoint[3];
   return status;

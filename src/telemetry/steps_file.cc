@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "run/believable_time.h"
 
 namespace shanty {
 namespace {
@@ -58,8 +59,9 @@ void encode_step_record(const StepRecord& record, char (&out)[kStepsRecordBytes]
 std::optional<StepRecord> decode_step_record(std::string_view bytes) {
   if (bytes.size() < kStepsRecordBytes) return std::nullopt;
   const auto crc = read_as<uint32_t>(bytes, 0);
-  const auto record = read_as<StepRecord>(bytes, kPayloadAt);
+  auto record = read_as<StepRecord>(bytes, kPayloadAt);
   if (crc != crc32c(&record, sizeof(record))) return std::nullopt;
+  record.end_unix_ns = believable_unix_ns(record.end_unix_ns);
   return record;
 }
 
@@ -84,7 +86,7 @@ std::optional<StepsHeader> decode_steps_header(std::string_view bytes) {
   StepsHeader header;
   header.rank = static_cast<int>(read_as<uint32_t>(bytes, kRankAt));
   header.generation = read_as<uint64_t>(bytes, kGenerationAt);
-  header.start_unix_ns = read_as<int64_t>(bytes, kStartAt);
+  header.start_unix_ns = believable_unix_ns(read_as<int64_t>(bytes, kStartAt));
   return header;
 }
 

@@ -1,6 +1,7 @@
 #include "telemetry/steps_file.h"
 
 #include <cstdlib>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -73,6 +74,18 @@ TEST_F(StepsFileTest, ADamagedRecordIsSkippedAndCounted) {
   StepsReader reader(path_);
   EXPECT_EQ(read(reader).size(), 2U);
   EXPECT_EQ(reader.skipped_records(), 1U);
+}
+
+TEST_F(StepsFileTest, TimesBeyondReasonAreBroughtIntoRange) {
+  for (const int64_t odd :
+       {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    char bytes[kStepsRecordBytes];
+    encode_step_record({.end_unix_ns = odd}, bytes);
+    const auto record = decode_step_record({bytes, sizeof(bytes)});
+    ASSERT_TRUE(record.has_value());
+    EXPECT_GE(record->end_unix_ns, 0);
+    EXPECT_LE(record->end_unix_ns, int64_t{1} << 62);
+  }
 }
 
 TEST_F(StepsFileTest, AnotherFileIsNotReadAsSteps) {

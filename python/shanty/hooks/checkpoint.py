@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import sys
 from types import ModuleType
 from typing import Any
@@ -37,9 +38,14 @@ def _replace(module: ModuleType, package: str, name: str, recorder: Recorder) ->
 def _counted(original: Function, recorder: Recorder, writes: bool) -> Function:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        # A data set that loads its items is not reading a checkpoint, and a sharded checkpoint's
-        # inner saves are part of it.
-        if is_compiling() or recorder.is_inside_data_or_checkpoint():
+        # A data set that loads its items is not reading a checkpoint, a sharded checkpoint's inner
+        # saves are part of it, and torch itself saves storages into memory to copy them.
+        if (
+            is_compiling()
+            or recorder.is_inside_data_or_checkpoint()
+            or any(isinstance(argument, io.BytesIO) for argument in args)
+            or isinstance(kwargs.get("f"), io.BytesIO)
+        ):
             return original(*args, **kwargs)
         token = recorder.enter(CHECKPOINT)
         try:

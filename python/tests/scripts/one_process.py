@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 import itertools
 import time
 
@@ -173,10 +174,11 @@ def checkpoints() -> None:
         m = model()
         sgd = optimizer(m)
         for _ in range(2):
-            buffer = io.BytesIO()
-            torch.save({"big": torch.zeros(2_000_000)}, buffer)
-            buffer.seek(0)
-            torch.load(buffer)
+            with tempfile.TemporaryFile() as file:
+                torch.save({"big": torch.zeros(2_000_000)}, file)
+                file.seek(0)
+                torch.load(file)
+            torch.save(torch.ones(2), io.BytesIO())  # into memory: no checkpoint
             sgd.step()
 
 

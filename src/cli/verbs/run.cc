@@ -84,7 +84,7 @@ void add_own_options(CLI::App& app, RunOptions& o) {
   app.add_option("--python", o.python, "the interpreter (default: python3 in PATH)");
   app.add_option("--inject", o.injects,
                  "cause a fault, as in kill:rank=1,step=60 (kill, stop, slow, exit, oom, netcut)")
-      ->expected(1);
+      ->allow_extra_args(false);
   app.add_flag("--json", o.json, "events as JSON lines on stdout, nothing else");
   app.add_flag("-q,--quiet", o.quiet, "only the ranks' own output");
   app.add_flag("!--no-hooks", o.hooks, "do not watch the training steps");

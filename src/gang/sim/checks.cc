@@ -60,8 +60,19 @@ void Simulation::on_recovered(const Note& note) {
   forget(world->world);
 }
 
+// Whether the coordinator knows that the host's part of the generation is done: its end then costs
+// nothing any more.
+bool Simulation::is_known_done(const Host& host) const {
+  if (!brain_.up || brain_.state.phase != JobPhase::kRunning) return false;
+  const auto& seats = brain_.state.seats;
+  return std::any_of(seats.begin(), seats.end(), [&](const Seat& seat) {
+    return seat.incarnation == host.agent.config.incarnation && seat.finished;
+  });
+}
+
 void Simulation::on_formed(const Note& note) {
   const World& world = *note.world;
+  if (brain_.told_to_stop) return fail(name(world) + " is formed after a stop request");
   if (brain_.forgot) forget({});
   brain_.forgot = false;
   brain_.disk_generation = std::max(brain_.disk_generation, world.generation);
@@ -118,6 +129,7 @@ void Simulation::check_start(int index, const World& world) {
   if (world.master_addr != formed.master_addr || world.master_port != formed.master_port) {
     return fail(name(world) + " has two masters");
   }
+  if (world.master_port == 0) return fail(name(world) + " has no master port");
   if (world.node_rank == 0 && world.master_addr != host.agent.config.address) {
     return fail(name(world) + " has its master where rank 0 is not");
   }
@@ -148,6 +160,12 @@ void Simulation::check_view(const Host& host) {
   fail("the coordinator takes an old word of " + host.name + " for its newest");
 }
 
+void Simulation::check_stop_request() {
+  const JobPhase phase = brain_.state.phase;
+  const bool goes_on = phase == JobPhase::kForming || phase == JobPhase::kRunning;
+  if (brain_.up && goes_on) fail("a stop request changes nothing");
+}
+
 // An agent may leave when it is told to, or when nobody spoke to it for its limit.
 void Simulation::check_departure(int index) {
   Host& host = hosts_[static_cast<size_t>(index)];
@@ -166,7 +184,8 @@ bool Simulation::is_excused(int index) const {
   const WorldTruth& world = truth_.worlds[static_cast<size_t>(index)];
   if (world.disturbed || world.failed) return true;
   return std::any_of(world.members.begin(), world.members.end(), [&](uint64_t incarnation) {
-    return is_silent(hosts_[host_of_incarnation(incarnation)]);
+    const Host& host = hosts_[host_of_incarnation(incarnation)];
+    return is_silent(host) && !is_known_done(host);
   });
 }
 

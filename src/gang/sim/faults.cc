@@ -60,16 +60,35 @@ void Simulation::start_host(int index) {
   c.wanted_node_rank = host.spec.wanted_node_rank;
   c.slots = host.spec.slots;
   c.address = "10.0." + number;
-  disturb("a host starts");
+  truth_.calm_since_ns = now_ns_;
   if (tracing()) trace(host.name + " is there");
-  step_host(index, PortReserved{static_cast<uint16_t>(20000 + rng_.below(30000))});
+  const bool port_is_late = config_.chaos_until_ns > 0 && rng_.chance(0.1);
+  if (port_is_late) {
+    reserve_port(index);
+    step_host(index, Tick{});
+  } else {
+    step_host(index, PortReserved{draw_port()});
+  }
   result_.last_hello_ns = std::max(result_.last_hello_ns, now_ns_);
+}
+
+uint16_t Simulation::draw_port() { return static_cast<uint16_t>(20000 + rng_.below(30000)); }
+
+// The shell finds a free port for the next generation, mostly at once.
+void Simulation::reserve_port(int index) {
+  const int64_t after_ns = rng_.chance(0.05) ? static_cast<int64_t>(rng_.below(1500)) * kMs : kMs;
+  push({.at_ns = now_ns_ + after_ns,
+        .what = What::kPort,
+        .host = index,
+        .life = hosts_[static_cast<size_t>(index)].life,
+        .payload = draw_port()});
 }
 
 void Simulation::kill_host(int index, int64_t successor_after_ns) {
   Host& host = hosts_[static_cast<size_t>(index)];
   if (!host.up) return;
-  disturb("a host dies");
+  truth_.calm_since_ns = now_ns_;
+  if (!is_known_done(host)) disturb("a host dies");
   if (tracing()) trace(host.name + " dies");
   clear_host(index);
   host.up = false;
@@ -165,7 +184,9 @@ void Simulation::inject(const Fault& fault) {
       if (!brain_.up || now_ns_ < brain_.paused_until_ns) return;
       disturb("a stop is requested");
       truth_.stop_requested = true;
-      return step_coordinator_now(StopRequested{"stop requested"});
+      brain_.told_to_stop = true;
+      step_coordinator_now(StopRequested{"stop requested"});
+      return check_stop_request();
   }
 }
 
@@ -174,10 +195,7 @@ void Simulation::kill_coordinator(int64_t reborn_after_ns, uint64_t variant) {
   if (tracing()) trace("coordinator dies");
   ++truth_.coordinator_deaths;
   truth_.calm_since_ns = now_ns_;
-  const int world = newest();
-  if (world >= 0 && !truth_.worlds[static_cast<size_t>(world)].started()) {
-    truth_.worlds[static_cast<size_t>(world)].disturbed = true;
-  }
+  if (newest() >= 0 && !is_healthy()) truth_.worlds.back().disturbed = true;
   const bool is_zombie = (variant >> 16) % 3 == 0 && brain_.crash_after_actions < 0;
   if (is_zombie) {
     zombie_ = brain_;
@@ -211,6 +229,7 @@ void Simulation::start_coordinator(bool reborn, uint64_t variant) {
   brain_.up = true;
   brain_.formed = false;
   brain_.forgot = forgot;
+  brain_.told_to_stop = false;
   brain_.heard = c.known_generation;
   brain_.state = CoordinatorState{.config = std::move(c)};
   brain_.timer_at_ns = -1;

@@ -94,6 +94,7 @@ SimConfig random_config(uint64_t seed) {
   draw_network(rng, c);
   c.clock_skew = rng.chance(0.5) ? 0 : 0.15 * rng.uniform();
   c.work_ns = between(rng, 500 * kMs, 6 * kS);
+  if (rng.chance(0.3)) c.work_spread_ns = between(rng, 50 * kMs, 4 * kS);
   c.chaos_until_ns = between(rng, 1 * kS, 15 * kS);
   const uint64_t fault_count = rng.below(rng.chance(0.1) ? 12 : 5);
   for (uint64_t i = 0; i < fault_count; ++i) c.faults.push_back(draw_fault(rng, c));

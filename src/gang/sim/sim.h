@@ -52,8 +52,9 @@ struct SimConfig {
   uint64_t seed = 1;
   std::vector<SimHost> hosts;  // expected ones and spares
   CoordinatorConfig coordinator;
-  AgentConfig agent;    // the limits; identity comes from `hosts`
-  int64_t work_ns = 0;  // what a healthy generation takes
+  AgentConfig agent;                    // the limits; identity comes from `hosts`
+  int64_t work_spread_ns = 50'000'000;  // how much longer some nodes work than others
+  int64_t work_ns = 0;                  // what a healthy generation takes
   std::vector<Fault> faults;
   std::optional<ProgramFault> program_fault;
   int64_t chaos_until_ns = 0;  // no fault starts and no message is lost after this

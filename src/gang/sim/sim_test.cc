@@ -60,7 +60,9 @@ TEST(GangSimulation, TenThousandAgentsFormAWorldInOneRoundTrip) {
   const int64_t formed_ns = result.all_started_ns - result.last_hello_ns;
   EXPECT_LE(formed_ns, 2 * 3'050'000) << "more than one message each way";
   RecordProperty("events", std::to_string(result.events));
-  EXPECT_LT(took_s, 10);
+  if (schedule_count() == kSchedules) {
+    EXPECT_LT(took_s, 10);
+  }
 }
 
 TEST(GangSimulation, ACoordinatorsDeathCostsAHealthyJobNothing) {

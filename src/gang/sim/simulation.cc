@@ -12,6 +12,7 @@ constexpr int64_t kS = 1'000'000'000;
 constexpr int64_t kAuditEveryNs = 1 * kS;
 // By then every limit of the state machines has run out, one after the other.
 constexpr int64_t kEndsWithinNs = 400 * kS;
+constexpr uint64_t kMaxEvents = 2'000'000;  // several times those of 10,000 agents
 constexpr int64_t kEpochUnixNs = 1'700'000'000 * kS;
 
 bool is_later(const Event& a, const Event& b) {
@@ -59,6 +60,7 @@ SimResult Simulation::run() {
     now_ns_ = std::max(now_ns_, event.at_ns);
     ++result_.events;
     handle(event);
+    if (result_.events > kMaxEvents) fail("the state machines spin");
     if (now_ns_ > config_.chaos_until_ns + kEndsWithinNs) fail("the job did not end");
   }
   result_.generations = static_cast<int>(truth_.worlds.size());

@@ -127,7 +127,8 @@ struct Brain {
   uint64_t crash_variant = 0;
   Generation heard = 0;  // the highest generation this life was told of
   bool formed = false;   // this life formed a world
-  bool forgot = false;   // it lost its disk and has not learnt the past from an agent
+  bool told_to_stop = false;
+  bool forgot = false;  // it lost its disk and has not learnt the past from an agent
   std::vector<Failure> disk_failures;
   Generation disk_generation = 0;
   Outcome disk_outcome = Outcome::kNone;
@@ -176,6 +177,8 @@ class Simulation {
   // faults.cc: what goes wrong.
   void inject(const Fault& fault);
   void start_host(int host);
+  uint16_t draw_port();
+  void reserve_port(int host);
   void kill_host(int host, int64_t successor_after_ns);
   void fail_worker(int host, uint64_t variant);
   void cut(const Fault& fault);
@@ -188,6 +191,7 @@ class Simulation {
   void disturb(const char* why);
   void check_start(int host, const World& world);
   void check_departure(int host);
+  void check_stop_request();
   void check_view(const Host& host);
   void on_formed(const Note& note);
   void on_recovered(const Note& note);
@@ -198,6 +202,7 @@ class Simulation {
   void on_ended(const Note& note);
   bool is_excused(int world) const;
   bool is_silent(const Host& host) const;
+  bool is_known_done(const Host& host) const;
   bool could_run() const;
   bool is_healthy() const;
   int newest() const { return static_cast<int>(truth_.worlds.size()) - 1; }

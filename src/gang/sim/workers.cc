@@ -34,11 +34,7 @@ void Simulation::start_workers(int index, const World& world) {
   host.alive.assign(static_cast<size_t>(world.local_size), true);
   host.signalled = false;
   host.strays = rng_.chance(0.05);
-  push({.at_ns = now_ns_ + kMs,
-        .what = What::kPort,
-        .host = index,
-        .life = host.life,
-        .payload = 20000 + rng_.below(30000)});
+  reserve_port(index);
   if (host.start_will_fail) {
     host.start_will_fail = false;
     disturb("workers cannot start");
@@ -50,9 +46,11 @@ void Simulation::start_workers(int index, const World& world) {
                  .life = host.life,
                  .generation = host.running});
   }
+  const auto longer =
+      static_cast<int64_t>(rng_.below(static_cast<uint64_t>(config_.work_spread_ns)));
   for (size_t i = 0; i < host.alive.size(); ++i) {
     const int64_t jitter = static_cast<int64_t>(rng_.below(50)) * kMs;
-    push_end(index, i, config_.work_ns + jitter, {.exit_code = kFinishes});
+    push_end(index, i, config_.work_ns + longer + jitter, {.exit_code = kFinishes});
   }
   const auto& fault = config_.program_fault;
   if (!fault || fault->rank < world.first_rank ||
