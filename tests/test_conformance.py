@@ -37,13 +37,17 @@ class Case:
     compare_output: bool = False
 
 
+# Where the first rank to fail would take its neighbours along before they have spoken.
+ONE = ("--nproc-per-node", "1")
+
 CASES = [
     Case("environment", "save(dict(os.environ))"),
     Case("environment_of_one", "save(dict(os.environ))", flags=()),
     Case("environment_kept", "save([os.environ.get(k) for k in ('OMP_NUM_THREADS', 'MINE')])",
          env={"OMP_NUM_THREADS": "3", "MINE": "yes"}),
     Case("role_and_id", "save([os.environ[k] for k in ('ROLE_NAME', 'TORCHELASTIC_RUN_ID')])",
-         flags=("--role", "trainer", "--rdzv-id", "my-job")),
+         flags=("--role", "trainer", "--rdzv-id", "my-job", "--rdzv-backend", "c10d",
+                "--rdzv-endpoint", "localhost:0")),
     Case("master", "save([os.environ[k] for k in ('MASTER_ADDR', 'MASTER_PORT')])",
          flags=("--master-addr", "127.0.0.1", "--master-port", "29611")),
     Case("underscores", "save([os.environ['WORLD_SIZE'], os.environ['TORCHELASTIC_MAX_RESTARTS']])",
@@ -90,9 +94,9 @@ CASES = [
     """),
     Case("exit_0", "save(1); sys.exit(0)"),
     Case("exit_none", "save(1); sys.exit()"),
-    Case("exit_3", "save(1); sys.exit(3)"),
-    Case("exit_text", "save(1); sys.exit('gave up')"),
-    Case("exception", "save(1); raise RuntimeError('broken')"),
+    Case("exit_3", "save(1); sys.exit(3)", flags=ONE),
+    Case("exit_text", "save(1); sys.exit('gave up')", flags=ONE),
+    Case("exception", "save(1); raise RuntimeError('broken')", flags=ONE),
     Case("record", """
         from torch.distributed.elastic.multiprocessing.errors import record
         @record
@@ -100,12 +104,14 @@ CASES = [
             save(sorted(k for k in os.environ if k == "TORCHELASTIC_ERROR_FILE"))
             raise RuntimeError("recorded " + os.environ["RANK"])
         main()
-    """),
-    Case("segfault", "save(1)\nimport ctypes\nctypes.string_at(0)"),
+    """, flags=ONE),
+    Case("segfault", "save(1)\nimport ctypes\nctypes.string_at(0)", flags=ONE),
     Case("one_rank_fails", """
         import time
         save(1)
         if os.environ["RANK"] == "1":
+            while not os.path.exists(os.path.join(os.environ["OUT"], "rank-0.json")):
+                time.sleep(0.01)
             sys.exit(5)
         time.sleep(30)
     """),
@@ -201,7 +207,7 @@ def run_case(case: Case, launcher: list[str], directory: Path) -> Outcome:
     target = prepare(case, directory)
     out = directory / "out"
     flags = list(case.flags)
-    if "--master-addr" not in flags and "--rdzv_endpoint" not in flags and "--rdzv-id" not in flags:
+    if not {"--master-addr", "--rdzv_endpoint", "--rdzv-endpoint"} & set(flags):
         flags.append("--standalone")
     env = {
         k: v for k, v in os.environ.items()

@@ -35,7 +35,7 @@ struct Column {
 std::string milliseconds(double seconds) {
   if (std::isnan(seconds)) return "-";
   const double ms = seconds * 1e3;
-  return ms < 100 ? fmt::format("{:.1f}", ms) : fmt::format("{:.0f}", ms);
+  return ms < 99.95 ? fmt::format("{:.1f}", ms) : fmt::format("{:.0f}", ms);
 }
 
 std::string of_step(const RankTelemetry& rank, double seconds) {

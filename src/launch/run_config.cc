@@ -300,12 +300,14 @@ Failed read_output(RunConfig& config, const RunOptions& options) {
 // A script named in a job file is looked for here first, then beside the job file.
 Failed find_script(RunConfig& config) {
   std::string& script = config.job.run.script;
-  if (script.empty() || script.starts_with('/')) return std::nullopt;
-  const std::string base =
-      config.job.run.working_dir.empty() ? "" : config.job.run.working_dir + "/";
-  if (file_exists(base + script) || config.job.run.no_python) return std::nullopt;
+  if (script.empty() || config.job.run.no_python) return std::nullopt;
+  const bool absolute = script.starts_with('/');
+  const std::string base = absolute || config.job.run.working_dir.empty()
+                               ? ""
+                               : config.job.run.working_dir + "/";
+  if (file_exists(base + script)) return std::nullopt;
   const std::string beside = directory_of(config.job_file) + script;
-  if (!config.job_file.empty() && file_exists(beside)) {
+  if (!absolute && !config.job_file.empty() && file_exists(beside)) {
     script = beside;
     return std::nullopt;
   }

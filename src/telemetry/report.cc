@@ -92,25 +92,25 @@ void add_notes(const RunDir& run, const EventFollower& follower, const ReadProbl
   auto& notes = input.notes;
   if (follower.skipped_lines() > 0) {
     notes.push_back(
-        fmt::format("{} damaged lines of the event files were skipped", follower.skipped_lines()));
+        fmt::format("damaged lines in the event files, skipped: {}", follower.skipped_lines()));
   }
   if (!input.running && follower.unfinished_lines() > 0) {
-    notes.push_back(fmt::format("{} event files end in the middle of a line, which was skipped",
+    notes.push_back(fmt::format("event files that end in the middle of a line: {}",
                                 follower.unfinished_lines()));
   }
   if (problems.skipped_records > 0) {
-    notes.push_back(fmt::format("{} damaged step records were skipped", problems.skipped_records));
+    notes.push_back(fmt::format("damaged step records, skipped: {}", problems.skipped_records));
   }
   if (!input.running && problems.torn_files > 0) {
-    notes.push_back(fmt::format("{} step files end in the middle of a record, which was skipped",
-                                problems.torn_files));
+    notes.push_back(
+        fmt::format("step files that end in the middle of a record: {}", problems.torn_files));
   }
   if (problems.bad_files > 0) {
-    notes.push_back(fmt::format("{} step files could not be read", problems.bad_files));
+    notes.push_back(fmt::format("step files that could not be read: {}", problems.bad_files));
   }
   if (problems.cut) notes.emplace_back("there are more step records than a report reads");
   if (const uint64_t missed = missed_records(run); missed > 0) {
-    notes.push_back(fmt::format("{} steps came too fast to be recorded", missed));
+    notes.push_back(fmt::format("steps that came too fast to be recorded: {}", missed));
   }
 }
 

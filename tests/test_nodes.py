@@ -1,0 +1,147 @@
+"""Several `shanty run` commands that form one job, as on several machines."""
+
+import os
+import signal
+import socket
+
+
+from conftest import wait_until
+
+SCRIPT = """
+    import os
+    print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "node",
+          os.environ["GROUP_RANK"], os.environ["MASTER_ADDR"], flush=True)
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def ranks(*runs):
+    lines = [line for run in runs for line in run.stdout.decode().splitlines() if "of" in line]
+    return sorted(int(line.split("rank ")[-1].split()[0]) for line in lines)
+
+
+def test_commands_with_one_endpoint_form_one_job(start, script):
+    path = script(SCRIPT)
+    flags = ("--nnodes", 3, "--nproc-per-node", 2, "--rdzv-endpoint",
+             f"127.0.0.1:{free_port()}", "--rdzv-id", "one")
+    runs = [start(*flags, path) for _ in range(3)]
+    for run in runs:
+        run.wait()
+        assert run.code == 0, run.describe()
+    assert ranks(*runs) == [0, 1, 2, 3, 4, 5]
+    for run in runs:
+        run.assert_nothing_left()
+
+
+def test_node_ranks_and_master_port_are_kept(start, script):
+    port = free_port()
+    path = script(
+        "import os; print('rank', os.environ['RANK'], 'of', os.environ['GROUP_RANK'],"
+        " os.environ['MASTER_PORT'])"
+    )
+    runs = [
+        start("--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1",
+              "--master-port", port, path)
+        for node in (1, 0)
+    ]
+    for run in runs:
+        run.wait()
+        assert run.code == 0, run.describe()
+    assert f"rank 1 of 1 {port}" in runs[0].stdout.decode()
+    assert f"rank 0 of 0 {port}" in runs[1].stdout.decode()
+
+
+def test_a_missing_node_is_named_and_the_job_starts_when_it_comes(start, script):
+    port = free_port()
+    path = script(SCRIPT)
+
+    def node(rank):
+        return start("--nnodes", 2, "--node-rank", rank, "--master-addr", "127.0.0.1",
+                     "--master-port", port, path)
+
+    first = node(0)
+    wait_until(
+        lambda: any("node rank 1" in e.get("text", "") for e in first.events()),
+        "the missing node is named",
+    )
+    second = node(1)
+    assert first.wait().code == 0 and second.wait().code == 0, first.describe()
+
+
+def test_a_wrong_token_is_refused_and_told(start, script):
+    port = free_port()
+    path = script(SCRIPT)
+
+    def node(rank, token):
+        return start("--nnodes", 2, "--node-rank", rank, "--master-addr", "127.0.0.1",
+                     "--master-port", port, path, env={"SHANTY_TOKEN": token})
+
+    good = node(0, "the-secret-of-this-job")
+    wait_until(lambda: good.has_event("agent_joined"), "the first node is there")
+    bad = node(1, "another-secret-altogether")
+    wait_until(
+        lambda: any("refused the token" in e.get("text", "") for e in bad.events())
+        or any("turned away" in e.get("text", "") for e in good.events()),
+        "the refusal is recorded",
+    )
+    bad.process.send_signal(signal.SIGTERM)
+    bad.wait()
+    assert b"SHANTY_TOKEN" in bad.stderr, bad.describe()
+    late = node(1, "the-secret-of-this-job")
+    assert late.wait().code == 0 and good.wait().code == 0, good.describe()
+
+
+def test_strangers_on_the_port_change_nothing(start, script, tmp_path):
+    go = tmp_path / "go"
+    port = free_port()
+    run = start(
+        "--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1", "--master-port", port,
+        script(SCRIPT), go,
+    )
+
+    def connect():
+        try:
+            return socket.create_connection(("127.0.0.1", port + 1), timeout=5)
+        except OSError:
+            return None
+
+    first = wait_until(connect, "the coordinator listens")
+    others = [connect() for _ in range(50)]
+    first.sendall(os.urandom(100_000))
+    others[0].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    others[1].sendall(b"GET /" + b"x" * 100_000)
+    peer = start("--nnodes", 2, "--node-rank", 1, "--master-addr", "127.0.0.1",
+                 "--master-port", port, script(SCRIPT))
+    assert run.wait().code == 0 and peer.wait().code == 0, run.describe()
+    for connection in (first, *others):
+        if connection:
+            connection.close()
+
+
+def test_a_stopped_agent_is_a_dead_node_after_its_lease(start, script, tmp_path):
+    go = tmp_path / "go"
+    run = start(
+        "--nnodes", 2,
+        script("""
+            import os, sys, time
+            print("ready", flush=True)
+            while not os.path.exists(sys.argv[1]):
+                time.sleep(0.01)
+        """), go,
+    )
+    wait_until(lambda: all((run.dir / f"logs/gen-0001/rank-0000{r}.log").exists()
+                           and b"ready" in run.log(r) for r in (0, 1)), "both ranks are up")
+    agents = [pid for pid, line in run.processes().items() if "shanty agent" in line]
+    os.kill(max(agents), signal.SIGSTOP)
+    wait_until(lambda: run.has_event("agent_lost"), "the silent agent is lost")
+    os.kill(max(agents), signal.SIGCONT)
+    wait_until(lambda: (run.dir / "logs/gen-0002").exists(), "a second generation starts")
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+    run.assert_nothing_left()
