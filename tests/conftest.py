@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SHANTY = ROOT / "build" / "shanty"
 LIMIT_S = 120  # no single run of a test takes longer
+COUNTER = itertools.count()
 
 
 def wait_until(condition, what: str, limit_s: float = 60.0):
@@ -49,7 +51,7 @@ class Run:
     """One `shanty run` in a directory of its own, with everything it left readable."""
 
     def __init__(self, tmp_path: Path, *args: str, env: dict | None = None, cwd=None, **popen):
-        self.dir = tmp_path / f"run-{len(list(tmp_path.glob('run-*')))}"
+        self.dir = tmp_path / f"run-{next(COUNTER)}"
         self.marker = f"SHANTY_TEST_RUN={os.getpid()}-{id(self)}-{time.time_ns()}"
         name, value = self.marker.split("=")
         self.env = {

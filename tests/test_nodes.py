@@ -145,3 +145,16 @@ def test_a_stopped_agent_is_a_dead_node_after_its_lease(start, script, tmp_path)
     run.wait()
     assert run.code == 0, run.describe()
     run.assert_nothing_left()
+
+
+def test_commands_may_share_one_run_directory(start, script, tmp_path):
+    path = script(SCRIPT)
+    flags = ("--run-dir", tmp_path / "shared", "--nnodes", 2, "--rdzv-endpoint",
+             f"127.0.0.1:{free_port()}")
+    runs = [start(*flags, path) for _ in range(2)]
+    for run in runs:
+        run.wait()
+        assert run.code == 0, run.describe()
+    assert ranks(*runs)[-1] == 1
+    logs = tmp_path / "shared" / "logs" / "gen-0001"
+    assert {path.name for path in logs.glob("*.log")} == {"rank-00000.log", "rank-00001.log"}

@@ -86,6 +86,7 @@ class AgentShell {
         client_(io_, make_client_options(spec_), make_handlers()) {}
 
   int run() {
+    if (spec_.wanted_node_rank >= 0) open_events(spec_.wanted_node_rank);
     wait_for_signal();
     watch_parent();
     offer_port();

@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+#include "base/random.h"
+
 
 namespace shanty {
 namespace {
@@ -21,6 +24,11 @@ std::string parent_directory(const std::string& path) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Its own for each call: several machines may write the same file of a shared directory.
+std::string temporary_name(const std::string& path) {
+  return path + ".tmp-" + hex(secure_random_bytes(4));
 }
 
 Status write_temporary(const std::string& path, std::string_view content, bool durable) {
@@ -58,7 +66,7 @@ Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
 }
 
 Status write_file_atomically(const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = temporary_name(path);
   TRY_STATUS(write_temporary(temporary, content, true));
   if (::rename(temporary.c_str(), path.c_str()) != 0) return errno_error("renaming onto " + path);
   Fd directory(::open(parent_directory(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -69,7 +77,7 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
 }
 
 Status replace_file(const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = temporary_name(path);
   TRY_STATUS(write_temporary(temporary, content, false));
   if (::rename(temporary.c_str(), path.c_str()) != 0) return errno_error("renaming onto " + path);
   return {};

@@ -15,7 +15,7 @@ namespace shanty {
 
 // Reads at most `limit_bytes`; a longer file is an error.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes);
-// Writes path + ".tmp", fsyncs it, renames it over `path`, fsyncs the directory.
+// Writes a temporary file beside it, fsyncs it, renames it over `path`, fsyncs the directory.
 Status write_file_atomically(const std::string& path, std::string_view content);
 // The same without any fsync, for snapshots that are replaced every second.
 Status replace_file(const std::string& path, std::string_view content);

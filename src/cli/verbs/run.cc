@@ -24,7 +24,9 @@ CLI::Option* option(CLI::App& app, const std::string& name, T& value, const std:
   std::string names = short_name.empty() ? "" : short_name + ",";
   names += "--" + name;
   if (underscored != name) names += ",--" + underscored;
-  return app.add_option(names, value, help)->envname(variable);
+  return app.add_option(names, value, help)
+      ->envname(variable)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 CLI::Option* flag(CLI::App& app, const std::string& name, bool& value, const std::string& help,
@@ -79,9 +81,12 @@ void add_torchrun_options(CLI::App& app, RunOptions& o, Ignored& ignored) {
 }
 
 void add_own_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--run-dir", o.run_dir, "where everything about this run is kept");
-  app.add_option("--name", o.name, "the job's name (default: the script's)");
-  app.add_option("--python", o.python, "the interpreter (default: python3 in PATH)");
+  app.add_option("--run-dir", o.run_dir, "where everything about this run is kept")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--name", o.name, "the job's name (default: the script's)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--python", o.python, "the interpreter (default: python3 in PATH)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--inject", o.injects,
                  "cause a fault, as in kill:rank=1,step=60 (kill, stop, slow, exit, oom, netcut)")
       ->allow_extra_args(false);

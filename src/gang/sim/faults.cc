@@ -162,7 +162,10 @@ void Simulation::inject(const Fault& fault) {
     case FaultKind::kConnectionDrops:
       if (!host.up) return;
       // Only with someone waiting for the same node rank may this cost anything.
-      if (hosts_.size() > static_cast<size_t>(config_.coordinator.node_count)) disturb("a close");
+      if (!brain_.state.waiting.empty() ||
+          hosts_.size() > static_cast<size_t>(config_.coordinator.node_count)) {
+        disturb("a close");
+      }
       return drop_connection(fault.host, 0);
     case FaultKind::kCoordinatorDies:
       if (!brain_.up) return;
@@ -174,7 +177,7 @@ void Simulation::inject(const Fault& fault) {
       }
       return kill_coordinator(fault.lasts_ns, fault.variant);
     case FaultKind::kCoordinatorPauses:
-      if (!brain_.up) return;
+      if (!brain_.up || now_ns_ < brain_.paused_until_ns) return;
       brain_.paused_until_ns = now_ns_ + std::max<int64_t>(fault.lasts_ns, 0);
       // Short pauses go unnoticed and are taken from the leases.
       if (fault.lasts_ns > 2 * kS) brain_.awake_since_ns = brain_.paused_until_ns;
