@@ -184,5 +184,6 @@ def script(tmp_path):
 
 def shanty(*args, **kwargs) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [str(SHANTY), *map(str, args)], capture_output=True, text=True, timeout=LIMIT_S, **kwargs
+        [str(SHANTY), *map(str, args)], capture_output=True, text=True, errors="replace",
+        timeout=LIMIT_S, **kwargs
     )

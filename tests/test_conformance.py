@@ -131,7 +131,7 @@ CASES = [
     Case("session", """
         save([os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid(), os.isatty(0)])
     """),
-    Case("stdin", "save(sys.stdin.read())"),
+    Case("stdin", "save(sys.stdin.read())", flags=ONE),
     Case("output", """
         save(1)
         for i in range(3):

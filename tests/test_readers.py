@@ -49,6 +49,13 @@ def test_ps_lists_runs_of_the_state_directory(script, tmp_path):
     assert path.exists()
 
 
+def test_a_run_elsewhere_is_found_by_its_name(start, script):
+    run = start(script("print(1)", name="elsewhere.py")).wait()
+    env = {**os.environ, "XDG_STATE_HOME": run.env["XDG_STATE_HOME"]}
+    assert "elsewhere" in shanty("ps", env=env).stdout
+    assert shanty("report", "elsewhere", env=env).returncode == 0
+
+
 def test_logs_can_be_narrowed(finished):
     assert "rank 0" not in shanty("logs", finished.dir, "--rank", 1).stdout
     assert shanty("logs", finished.dir, "--grep", "error of rank [01]", "--stream", "err").stdout == "" \

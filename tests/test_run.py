@@ -189,7 +189,7 @@ def test_no_output_is_lost_or_mixed_and_its_end_is_kept(start, script):
             for _ in range(20000):
                 os.write(1, line)
                 os.write(2, line)
-            os.write(1, bytes(range(256)))
+            os.write(1, bytes(i for i in range(256) if i not in (10, 13)))
             os.write(1, b"the end without newline")
         """),
     ).wait()
@@ -197,7 +197,7 @@ def test_no_output_is_lost_or_mixed_and_its_end_is_kept(start, script):
     for rank in (0, 1):
         log = run.log(rank)
         assert log.count(str(rank).encode() * 999 + b"\n") == 40000
-        assert bytes(range(256)) in log
+        assert bytes(i for i in range(256) if i not in (10, 13)) in log
         assert b"the end without newline" in log
     assert run.stdout.count(b"\n") >= 40000
 

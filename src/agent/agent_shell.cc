@@ -111,9 +111,7 @@ class AgentShell {
                 }};
   }
 
-  gang::Now now() const {
-    return {system_clock().now(), system_clock().unix_time_ns()};
-  }
+  gang::Now now() const { return {system_clock().now(), system_clock().unix_time_ns()}; }
 
   void handle(const gang::AgentEvent& event) {
     for (gang::AgentAction& action : gang::step_agent(state_, event, now())) {

@@ -21,11 +21,13 @@ NLOHMANN_JSON_SERIALIZE_ENUM(InjectKind, {{InjectKind::kKill, "kill"},
                                           {InjectKind::kNetcut, "netcut"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Inject, kind, rank, node_rank, step, generation,
                                                 exit_code, factor, seconds)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
-    AgentSpec, run_dir, run_id, wanted_node_rank, slots, coordinator_host, coordinator_port, tls,
-    token, address, parent_pid, command, working_dir, env, python_dir, elastic_run_id, role,
-    elastic_max_restarts, total_steps, grace_s, restart_grace_s, orphan_limit_s,
-    first_contact_limit_s, injects)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentSpec, run_dir, run_id, wanted_node_rank, slots,
+                                                coordinator_host, coordinator_port, tls, token,
+                                                address, parent_pid, command, working_dir, env,
+                                                python_dir, elastic_run_id, role,
+                                                elastic_max_restarts, total_steps, grace_s,
+                                                restart_grace_s, orphan_limit_s,
+                                                first_contact_limit_s, injects)
 
 namespace {
 
@@ -35,9 +37,9 @@ struct KindName {
   std::string_view name;
   InjectKind kind;
 };
-constexpr KindName kKinds[] = {
-    {"kill", InjectKind::kKill}, {"stop", InjectKind::kStop}, {"slow", InjectKind::kSlow},
-    {"exit", InjectKind::kExit}, {"oom", InjectKind::kOom},   {"netcut", InjectKind::kNetcut}};
+constexpr KindName kKinds[] = {{"kill", InjectKind::kKill}, {"stop", InjectKind::kStop},
+                               {"slow", InjectKind::kSlow}, {"exit", InjectKind::kExit},
+                               {"oom", InjectKind::kOom},   {"netcut", InjectKind::kNetcut}};
 
 template <typename Number>
 bool read_number(std::string_view text, Number& out) {
@@ -91,12 +93,12 @@ Result<Inject> parse_inject(std::string_view text) {
     const std::string_view part = rest.substr(0, comma);
     rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
     const size_t equals = part.find('=');
-    const std::string_view value =
-        equals == std::string_view::npos ? "" : part.substr(equals + 1);
+    const std::string_view value = equals == std::string_view::npos ? "" : part.substr(equals + 1);
     if (!set_inject_key(inject, part.substr(0, equals), value)) {
-      return Error{fmt::format("--inject {}: cannot use \"{}\"; expected rank=N, step=N, "
-                               "generation=N, code=N, factor=X, node=N or seconds=X",
-                               text, part)};
+      return Error{
+          fmt::format("--inject {}: cannot use \"{}\"; expected rank=N, step=N, "
+                      "generation=N, code=N, factor=X, node=N or seconds=X",
+                      text, part)};
     }
   }
   TRY_STATUS(check_target(inject, text));
@@ -122,14 +124,14 @@ Result<int> make_spec_descriptor(const std::string& content) {
 
 Result<std::string> read_spec_descriptor(int number) {
   Fd fd(number);
-  struct stat st {};
+  struct stat st{};
   if (::fstat(fd.get(), &st) != 0) return errno_error(fmt::format("descriptor {}", number));
   if (st.st_size > kMaxSpecBytes) return Error{"the spec is larger than 16 MiB"};
   std::string content(static_cast<size_t>(st.st_size), '\0');
   size_t done = 0;
   while (done < content.size()) {
-    const ssize_t n = ::pread(fd.get(), content.data() + done, content.size() - done,
-                              static_cast<off_t>(done));
+    const ssize_t n =
+        ::pread(fd.get(), content.data() + done, content.size() - done, static_cast<off_t>(done));
     if (n <= 0) return errno_error(fmt::format("reading descriptor {}", number));
     done += static_cast<size_t>(n);
   }

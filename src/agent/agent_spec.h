@@ -39,12 +39,12 @@ struct AgentSpec {
 
   std::vector<std::string> command;  // what to exec; "${local_rank}" is replaced in arguments
   std::string working_dir;
-  std::vector<std::string> env;      // "NAME=value" in addition to the agent's own
-  std::string python_dir;            // holds shanty/ and shanty_boot/, "" = no hooks
-  std::string elastic_run_id;        // TORCHELASTIC_RUN_ID
+  std::vector<std::string> env;  // "NAME=value" in addition to the agent's own
+  std::string python_dir;        // holds shanty/ and shanty_boot/, "" = no hooks
+  std::string elastic_run_id;    // TORCHELASTIC_RUN_ID
   std::string role = "default";
-  int elastic_max_restarts = 0;      // TORCHELASTIC_MAX_RESTARTS, for the workers to read
-  uint64_t total_steps = 0;          // 0 = unknown
+  int elastic_max_restarts = 0;  // TORCHELASTIC_MAX_RESTARTS, for the workers to read
+  uint64_t total_steps = 0;      // 0 = unknown
 
   double grace_s = 15;
   double restart_grace_s = 5;

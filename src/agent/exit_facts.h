@@ -7,8 +7,8 @@ namespace shanty {
 
 // A worker's own account of why it failed, from the files it left.
 struct FirstError {
-  std::string text;      // "ValueError: bad batch", one line, "" = none
-  int64_t unix_ns = 0;   // when it was raised, 0 = unknown
+  std::string text;     // "ValueError: bad batch", one line, "" = none
+  int64_t unix_ns = 0;  // when it was raised, 0 = unknown
 };
 
 // Reads the file that our hooks wrote, else the one of torch's @record. A missing, foreign or

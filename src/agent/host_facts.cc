@@ -36,7 +36,7 @@ std::string host_facts_json(const WorkerVersions& versions) {
                           {"shanty", SHANTY_VERSION}};
   utsname names{};
   if (::uname(&names) == 0) facts["kernel"] = names.release;
-  struct statvfs shm {};
+  struct statvfs shm{};
   if (::statvfs("/dev/shm", &shm) == 0) facts["shm_bytes"] = shm.f_blocks * shm.f_frsize;
   const std::string driver = gpu_driver();
   if (!driver.empty()) facts["gpu_driver"] = driver;

@@ -42,8 +42,8 @@ Injector::Injector(const std::vector<Inject>& injects) {
 }
 
 bool Injector::active() const {
-  return !slowed_.empty() || std::any_of(pending_.begin(), pending_.end(),
-                                         [](const Pending& p) { return !p.fired; });
+  return !slowed_.empty() ||
+         std::any_of(pending_.begin(), pending_.end(), [](const Pending& p) { return !p.fired; });
 }
 
 std::vector<Injector::Done> Injector::check(const Monitor& monitor, WorkerSet& workers,
@@ -62,8 +62,7 @@ bool Injector::due(const Inject& inject, const Monitor& monitor, const WorkerSet
   const gang::World& world = workers.world();
   if (world.generation != inject.generation) return false;
   if (inject.rank < 0) {
-    return inject.node_rank == world.node_rank &&
-           monitor.last_step(0).value_or(0) >= inject.step &&
+    return inject.node_rank == world.node_rank && monitor.last_step(0).value_or(0) >= inject.step &&
            (monitor.last_step(0).has_value() || inject.step == 0);
   }
   const int local_rank = inject.rank - world.first_rank;
@@ -74,8 +73,7 @@ bool Injector::due(const Inject& inject, const Monitor& monitor, const WorkerSet
 
 Injector::Done Injector::fire(const Inject& inject, WorkerSet& workers, TimePoint now) {
   if (inject.kind == InjectKind::kNetcut) {
-    return {.text = fmt::format("injected: the agent's connection is cut for {} s",
-                                inject.seconds),
+    return {.text = fmt::format("injected: the agent's connection is cut for {} s", inject.seconds),
             .netcut_s = inject.seconds};
   }
   Done done{.rank = inject.rank};
@@ -95,8 +93,7 @@ Injector::Done Injector::fire(const Inject& inject, WorkerSet& workers, TimePoin
       break;
     case InjectKind::kSlow:
       slowed_.push_back({.pid = worker->pid, .factor = inject.factor, .next_change = now});
-      done.text = fmt::format("injected: rank {} runs {} times slower", inject.rank,
-                              inject.factor);
+      done.text = fmt::format("injected: rank {} runs {} times slower", inject.rank, inject.factor);
       break;
     case InjectKind::kExit:
       if (worker->ring) worker->ring->command_exit(static_cast<uint8_t>(inject.exit_code));
@@ -104,12 +101,13 @@ Injector::Done Injector::fire(const Inject& inject, WorkerSet& workers, TimePoin
                               inject.exit_code);
       break;
     case InjectKind::kOom:
-      done.text = starve_of_memory(worker->pid)
-                      ? fmt::format("injected: rank {} gets no more memory", inject.rank)
-                      : fmt::format("not injected: cannot limit the memory of rank {}",
-                                    inject.rank);
+      done.text =
+          starve_of_memory(worker->pid)
+              ? fmt::format("injected: rank {} gets no more memory", inject.rank)
+              : fmt::format("not injected: cannot limit the memory of rank {}", inject.rank);
       break;
-    case InjectKind::kNetcut: break;
+    case InjectKind::kNetcut:
+      break;
   }
   return done;
 }
@@ -117,9 +115,8 @@ Injector::Done Injector::fire(const Inject& inject, WorkerSet& workers, TimePoin
 // Runs each slowed worker for 1/factor of the time.
 void Injector::pace(WorkerSet& workers, TimePoint now) {
   std::erase_if(slowed_, [&](const Slowed& slowed) {
-    return std::none_of(workers.workers().begin(), workers.workers().end(), [&](const Worker& w) {
-      return w.alive && w.pid == slowed.pid;
-    });
+    return std::none_of(workers.workers().begin(), workers.workers().end(),
+                        [&](const Worker& w) { return w.alive && w.pid == slowed.pid; });
   });
   for (Slowed& slowed : slowed_) {
     if (now < slowed.next_change) continue;

@@ -21,7 +21,7 @@ class Injector {
   bool active() const;
 
   struct Done {
-    std::string text;                // what was done, for the run directory
+    std::string text;  // what was done, for the run directory
     int rank = -1;
     std::optional<double> netcut_s;  // the caller cuts the agent's connection that long
   };

@@ -18,7 +18,7 @@ struct LogPump::Stream {
   Fd pipe;
   LogStream kind = LogStream::kStdout;
   Source* source = nullptr;
-  std::string partial;    // an unfinished line, or whole lines held back by the other stream
+  std::string partial;  // an unfinished line, or whole lines held back by the other stream
   TimePoint partial_since;
 };
 

@@ -69,15 +69,14 @@ void Monitor::look_at_status(Worker& worker, Watched& watched, uint64_t generati
   }
   if (status.checkpoints_saved > watched.checkpoints) {
     watched.checkpoints = status.checkpoints_saved;
-    events.push_back({.unix_ns = status.checkpoint_unix_ns,
-                      .kind = std::string(event_kind::kCheckpointSaved),
-                      .generation = generation,
-                      .rank = worker.rank,
-                      .text = fmt::format("checkpoint written after step {}",
-                                          status.checkpoint_step),
-                      .extra_json = fmt::format("{{\"step\":{},\"count\":{}}}",
-                                                status.checkpoint_step,
-                                                status.checkpoints_saved)});
+    events.push_back(
+        {.unix_ns = status.checkpoint_unix_ns,
+         .kind = std::string(event_kind::kCheckpointSaved),
+         .generation = generation,
+         .rank = worker.rank,
+         .text = fmt::format("checkpoint written after step {}", status.checkpoint_step),
+         .extra_json = fmt::format("{{\"step\":{},\"count\":{}}}", status.checkpoint_step,
+                                   status.checkpoints_saved)});
   }
 }
 

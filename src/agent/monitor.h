@@ -44,8 +44,7 @@ class Monitor {
     bool told_off = false;
     bool broken = false;  // its steps file cannot be written
   };
-  void drain_one(Worker& worker, Watched& watched, uint64_t generation,
-                 std::vector<Event>& events);
+  void drain_one(Worker& worker, Watched& watched, uint64_t generation, std::vector<Event>& events);
   void look_at_status(Worker& worker, Watched& watched, uint64_t generation,
                       std::vector<Event>& events);
 

@@ -17,8 +17,7 @@ std::string replace_local_rank(std::string text, int local_rank) {
   return text;
 }
 
-void set_default(std::vector<std::string>& env, const std::string& name,
-                 const std::string& value) {
+void set_default(std::vector<std::string>& env, const std::string& name, const std::string& value) {
   if (find_variable(env, name) == nullptr) set_variable(env, name, value);
 }
 

@@ -34,8 +34,8 @@ Status WorkerSet::start(const gang::World& world) {
   workers_.clear();
   TRY_STATUS(run_.make_generation(world.generation));
   for (int local_rank = 0; local_rank < world.local_size; ++local_rank) {
-    TRY_STATUS(start_one(local_rank).context(
-        fmt::format("starting rank {}", world.first_rank + local_rank)));
+    TRY_STATUS(start_one(local_rank)
+                   .context(fmt::format("starting rank {}", world.first_rank + local_rank)));
   }
   return {};
 }
@@ -43,9 +43,8 @@ Status WorkerSet::start(const gang::World& world) {
 Status WorkerSet::start_one(int local_rank) {
   const int rank = world_.first_rank + local_rank;
   const uint64_t generation = world_.generation;
-  auto writer = TRY(RankLogWriter::open(run_.log(generation, rank),
-                                        run_.log_index(generation, rank),
-                                        system_clock().unix_time_ns()));
+  auto writer = TRY(RankLogWriter::open(
+      run_.log(generation, rank), run_.log_index(generation, rank), system_clock().unix_time_ns()));
   Pipe out = TRY(make_pipe());
   Pipe err = TRY(make_pipe());
   Fd ring = TRY(create_ring(rank, generation));
@@ -91,9 +90,8 @@ void WorkerSet::kill() {
 size_t WorkerSet::kill_orphans() {
   size_t count = 0;
   for (const pid_t pid : list_children()) {
-    const bool is_worker = std::any_of(workers_.begin(), workers_.end(), [&](const Worker& w) {
-      return w.alive && w.pid == pid;
-    });
+    const bool is_worker = std::any_of(workers_.begin(), workers_.end(),
+                                       [&](const Worker& w) { return w.alive && w.pid == pid; });
     if (is_worker) continue;
     for (const pid_t descendant : list_descendants(pid)) ::kill(descendant, SIGKILL);
     ::kill(pid, SIGKILL);

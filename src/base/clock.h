@@ -20,8 +20,8 @@ struct TimePoint {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual TimePoint now() const = 0;          // CLOCK_MONOTONIC
-  virtual int64_t unix_time_ns() const = 0;   // CLOCK_REALTIME, for what is written or shown
+  virtual TimePoint now() const = 0;         // CLOCK_MONOTONIC
+  virtual int64_t unix_time_ns() const = 0;  // CLOCK_REALTIME, for what is written or shown
 };
 
 // The machine's clocks. Process-wide, stateless, any thread.

@@ -17,8 +17,8 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}       // NOLINT: implicit by design
-  Result(Error error) : state_(std::move(error)) {}   // NOLINT: implicit by design
+  Result(T value) : state_(std::move(value)) {}      // NOLINT: implicit by design
+  Result(Error error) : state_(std::move(error)) {}  // NOLINT: implicit by design
 
   bool ok() const { return std::holds_alternative<T>(state_); }
   explicit operator bool() const { return ok(); }
@@ -75,15 +75,15 @@ Error errno_error(const std::string& what, int error_number);
 }  // namespace shanty
 
 // Yields the value of a Result, or returns its error from the enclosing function.
-#define TRY(expr)                                       \
-  __extension__({                                       \
-    auto try_result_ = (expr);                          \
-    if (!try_result_.ok()) return try_result_.error();  \
-    std::move(try_result_).value();                     \
+#define TRY(expr)                                      \
+  __extension__({                                      \
+    auto try_result_ = (expr);                         \
+    if (!try_result_.ok()) return try_result_.error(); \
+    std::move(try_result_).value();                    \
   })
 
-#define TRY_STATUS(expr)                                \
-  do {                                                  \
-    auto try_status_ = (expr);                          \
-    if (!try_status_.ok()) return try_status_.error();  \
+#define TRY_STATUS(expr)                               \
+  do {                                                 \
+    auto try_status_ = (expr);                         \
+    if (!try_status_.ok()) return try_status_.error(); \
   } while (false)

@@ -23,8 +23,8 @@ Result<double> parse_number(std::string_view text);
 // "5%" -> 0.05.
 Result<double> parse_percent(std::string_view text);
 
-std::string format_bytes(uint64_t bytes);          // "16.0 GiB"
-std::string format_duration(double seconds);       // "850 ms", "3.2 s", "4 min 05 s", "1 h 02 min"
-std::string format_count(double value);            // "2e+09" never: "2.0 B", "350 M", "1,234"
+std::string format_bytes(uint64_t bytes);     // "16.0 GiB"
+std::string format_duration(double seconds);  // "850 ms", "3.2 s", "4 min 05 s", "1 h 02 min"
+std::string format_count(double value);       // "2e+09" never: "2.0 B", "350 M", "1,234"
 
 }  // namespace shanty

@@ -23,7 +23,8 @@ std::string usage() {
       "shanty: start a PyTorch job, keep it running, and say why when it isn't\n\n"
       "usage: shanty VERB [OPTIONS]\n\n";
   for (size_t i = 0; i < kVerbCount; ++i) {
-    if (!kVerbs[i]->hidden) out += fmt::format("  {:<10} {}\n", kVerbs[i]->name, kVerbs[i]->summary);
+    if (!kVerbs[i]->hidden)
+      out += fmt::format("  {:<10} {}\n", kVerbs[i]->name, kVerbs[i]->summary);
   }
   out +=
       "\nshanty VERB --help explains a verb. Start here:\n"

@@ -17,27 +17,43 @@ using nlohmann::json;
 
 std::string_view event_kind_of(gang::Note::Kind kind) {
   switch (kind) {
-    case gang::Note::Kind::kAgentJoined: return event_kind::kAgentJoined;
-    case gang::Note::Kind::kAgentLost: return event_kind::kAgentLost;
-    case gang::Note::Kind::kAgentLeft: return event_kind::kAgentLeft;
-    case gang::Note::Kind::kAgentRefused: return event_kind::kAgentRefused;
-    case gang::Note::Kind::kWaiting: return event_kind::kWaiting;
-    case gang::Note::Kind::kWorldFormed: return event_kind::kWorldFormed;
-    case gang::Note::Kind::kWorkerFailed: return event_kind::kWorkerFailed;
-    case gang::Note::Kind::kGenerationEnded: return event_kind::kGenerationEnded;
-    case gang::Note::Kind::kRestarting: return event_kind::kRestarting;
-    case gang::Note::Kind::kStopping: return event_kind::kStopping;
-    case gang::Note::Kind::kRecovered: return event_kind::kRecovered;
-    case gang::Note::Kind::kEnded: return event_kind::kEnded;
+    case gang::Note::Kind::kAgentJoined:
+      return event_kind::kAgentJoined;
+    case gang::Note::Kind::kAgentLost:
+      return event_kind::kAgentLost;
+    case gang::Note::Kind::kAgentLeft:
+      return event_kind::kAgentLeft;
+    case gang::Note::Kind::kAgentRefused:
+      return event_kind::kAgentRefused;
+    case gang::Note::Kind::kWaiting:
+      return event_kind::kWaiting;
+    case gang::Note::Kind::kWorldFormed:
+      return event_kind::kWorldFormed;
+    case gang::Note::Kind::kWorkerFailed:
+      return event_kind::kWorkerFailed;
+    case gang::Note::Kind::kGenerationEnded:
+      return event_kind::kGenerationEnded;
+    case gang::Note::Kind::kRestarting:
+      return event_kind::kRestarting;
+    case gang::Note::Kind::kStopping:
+      return event_kind::kStopping;
+    case gang::Note::Kind::kRecovered:
+      return event_kind::kRecovered;
+    case gang::Note::Kind::kEnded:
+      return event_kind::kEnded;
   }
   return event_kind::kWarning;
 }
 
 json failure_json(const gang::Failure& failure) {
-  json out = {{"unix_ns", failure.unix_ns},     {"generation", failure.generation},
-              {"rank", failure.rank},           {"node_rank", failure.node_rank},
-              {"node", failure.node},           {"reason", failure.reason},
-              {"first_error", failure.first_error}, {"signature", failure.signature}};
+  json out = {{"unix_ns", failure.unix_ns},
+              {"generation", failure.generation},
+              {"rank", failure.rank},
+              {"node_rank", failure.node_rank},
+              {"node", failure.node},
+              {"reason", failure.reason},
+              {"first_error", failure.first_error},
+              {"signature", failure.signature}};
   if (failure.step != gang::kNoStep) out["step"] = failure.step;
   return out;
 }
@@ -67,8 +83,7 @@ std::string extra_of(const gang::Note& note) {
     extra["outcome"] = gang::to_string(note.outcome);
     extra["reason"] = note.text;
   }
-  return extra.empty() ? ""
-                       : extra.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return extra.empty() ? "" : extra.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 gang::Outcome parse_outcome(const std::string& text) {
@@ -144,8 +159,7 @@ void Account::write_live(const LiveState& state) {
 }
 
 void Account::write_report() {
-  tell(shanty::write_report(run_.report_json(),
-                            build_report(run_, system_clock().unix_time_ns())));
+  tell(shanty::write_report(run_.report_json(), build_report(run_, system_clock().unix_time_ns())));
 }
 
 Account::Past Account::read_past(const RunDir& run) {

@@ -30,7 +30,7 @@ class Account {
   // What an earlier coordinator of this run recorded.
   struct Past {
     std::vector<gang::Failure> failures;
-    gang::Generation generation = 0;  // the highest it formed
+    gang::Generation generation = 0;               // the highest it formed
     gang::Outcome outcome = gang::Outcome::kNone;  // kNone = it had not ended the job
     std::string reason;
   };

@@ -53,12 +53,17 @@ gang::CoordinatorConfig make_config(const CoordinatorSpec& spec, Account::Past p
 
 const char* live_state_name(const gang::CoordinatorState& state) {
   switch (state.phase) {
-    case gang::JobPhase::kRecovering: return "recovering";
-    case gang::JobPhase::kForming: return state.max_generation == 0 ? "waiting" : "restarting";
-    case gang::JobPhase::kRunning: return "running";
-    case gang::JobPhase::kStopping: return state.stop_reason ? "stopping" : "restarting";
+    case gang::JobPhase::kRecovering:
+      return "recovering";
+    case gang::JobPhase::kForming:
+      return state.max_generation == 0 ? "waiting" : "restarting";
+    case gang::JobPhase::kRunning:
+      return "running";
+    case gang::JobPhase::kStopping:
+      return state.stop_reason ? "stopping" : "restarting";
     case gang::JobPhase::kEnding:
-    case gang::JobPhase::kFinished: return gang::to_string(state.outcome);
+    case gang::JobPhase::kFinished:
+      return gang::to_string(state.outcome);
   }
   return "unknown";
 }
@@ -104,8 +109,7 @@ class CoordinatorShell {
   net::WsServer::Handlers make_handlers() {
     return {.on_open = [this](net::ConnId id,
                               const std::string& peer) { peers_[id] = Peer{.address = peer}; },
-            .on_message = [this](net::ConnId id,
-                                 std::string_view text) { on_message(id, text); },
+            .on_message = [this](net::ConnId id, std::string_view text) { on_message(id, text); },
             .on_close = [this](net::ConnId id, const std::string&) { on_close(id); },
             .on_rejected =
                 [this](const std::string& peer, const std::string& why, uint64_t count) {

@@ -80,7 +80,8 @@ void form_world(Turn& t) {
   t.actions.emplace_back(Note{.kind = Note::Kind::kWorldFormed,
                               .generation = s.world.generation,
                               .text = "generation " + std::to_string(s.world.generation) + ": " +
-                                      std::to_string(s.world.world_size) + " ranks on " +
+                                      std::to_string(s.world.world_size) +
+                                      (s.world.world_size == 1 ? " rank on " : " ranks on ") +
                                       std::to_string(s.world.node_count) +
                                       (s.world.node_count == 1 ? " node" : " nodes"),
                               .world = world_of_seat(s, 0)});

@@ -143,8 +143,8 @@ class Display::View {
         const auto line = encode_event(event);
         if (line.ok()) put(STDOUT_FILENO, *line + "\n");
       } else if (!config_.quiet && worth_a_line(event)) {
-        progress_.print(fmt::format("shanty {}  {}\n", format_local_time_of_day(event.unix_ns),
-                                    event.text));
+        progress_.print(
+            fmt::format("shanty {}  {}\n", format_local_time_of_day(event.unix_ns), event.text));
       }
     }
   }
@@ -157,16 +157,16 @@ class Display::View {
     last_live_unix_ns_ = live->unix_ns;
     const Progress progress = to_progress(*live);
     if (!config_.json) return progress_.update(progress);
-    const nlohmann::json line = {{"kind", "progress"},
-                                 {"state", progress.state},
-                                 {"step", progress.has_step ? nlohmann::json(progress.step)
-                                                            : nlohmann::json(nullptr)},
-                                 {"total_steps", progress.total_steps},
-                                 {"loss", number_or_null(progress.loss)},
-                                 {"samples_per_s", number_or_null(progress.samples_per_s)},
-                                 {"step_s", number_or_null(progress.step_s)},
-                                 {"restarts", progress.restarts},
-                                 {"unix_ns", live->unix_ns}};
+    const nlohmann::json line = {
+        {"kind", "progress"},
+        {"state", progress.state},
+        {"step", progress.has_step ? nlohmann::json(progress.step) : nlohmann::json(nullptr)},
+        {"total_steps", progress.total_steps},
+        {"loss", number_or_null(progress.loss)},
+        {"samples_per_s", number_or_null(progress.samples_per_s)},
+        {"step_s", number_or_null(progress.step_s)},
+        {"restarts", progress.restarts},
+        {"unix_ns", live->unix_ns}};
     put(STDOUT_FILENO, line.dump() + "\n");
   }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include <unistd.h>
 
@@ -54,6 +55,15 @@ std::string choose_run_id(const RunConfig& config, int64_t now_unix_ns) {
   return make_run_id(config.job.name, now_unix_ns, random_word());
 }
 
+// So that `ps` and friends find a run that lies elsewhere. Best effort.
+void link_from_state_dir(const RunDir& run) {
+  const std::string runs = runs_dir(default_state_dir());
+  std::error_code error;
+  const auto target = std::filesystem::canonical(run.path(), error);
+  if (error || !make_directories(runs).ok()) return;
+  std::filesystem::create_directory_symlink(target, runs + "/" + run.info().run_id, error);
+}
+
 Result<RunDir> create_run(const RunConfig& config, const std::vector<std::string>& argv) {
   const int64_t now = system_clock().unix_time_ns();
   const RunInfo info{.run_id = choose_run_id(config, now),
@@ -71,6 +81,7 @@ Result<RunDir> create_run(const RunConfig& config, const std::vector<std::string
   const Plan plan = make_plan(config.job, read_cluster());
   TRY_STATUS(write_file_atomically(run.job_json(), serialize_job(config.job)));
   TRY_STATUS(write_file_atomically(run.plan_json(), plan_json(plan)));
+  if (!config.run_dir.empty() || !config.log_dir.empty()) link_from_state_dir(run);
   return run;
 }
 
@@ -96,19 +107,17 @@ Result<std::string> make_token(const RunConfig& config) {
 void announce(const RunConfig& config, const RunDir& run) {
   if (config.quiet || config.json) return;
   fmt::print(stderr, "shanty {}  run {}: {} node{} x {} rank{}, everything is in {}\n",
-             format_local_time_of_day(run.info().started_unix_ns), run.info().run_id,
-             config.nodes, config.nodes == 1 ? "" : "s", config.slots,
-             config.slots == 1 ? "" : "s", run.path());
+             format_local_time_of_day(run.info().started_unix_ns), run.info().run_id, config.nodes,
+             config.nodes == 1 ? "" : "s", config.slots, config.slots == 1 ? "" : "s", run.path());
 }
 
 void print_report(const RunConfig& config, const RunDir& run) {
   if (config.quiet || config.json) return;
   const Report report = build_report(run, system_clock().unix_time_ns());
   const TerminalTraits traits = terminal_traits(STDERR_FILENO);
-  fmt::print(stderr, "\n{}",
-             render_report(report, {.width = traits.width,
-                                    .colour = traits.colour,
-                                    .utf8 = traits.utf8}));
+  fmt::print(
+      stderr, "\n{}",
+      render_report(report, {.width = traits.width, .colour = traits.colour, .utf8 = traits.utf8}));
 }
 
 int fail(const Error& error) {

@@ -110,8 +110,8 @@ Failed read_nodes(RunConfig& config, const RunOptions& options) {
                        ? min
                        : read_integer(std::string_view(options.nnodes).substr(colon + 1));
   if (!min || !max || *min < 1 || *max < *min || *max > kMaxNodes) {
-    return usage(fmt::format("--nnodes {}: expected a number of nodes from 1 to {}",
-                             options.nnodes, kMaxNodes));
+    return usage(fmt::format("--nnodes {}: expected a number of nodes from 1 to {}", options.nnodes,
+                             kMaxNodes));
   }
   if (*min != *max) {
     return usage(fmt::format("--nnodes {}: elastic worlds are not supported yet; say one number",
@@ -132,9 +132,9 @@ Failed read_slots(RunConfig& config, const RunOptions& options) {
     if (text == "auto") number = count_gpus() > 0 ? count_gpus() : cpus;
     if (text == "gpu" && *number == 0) return environment("--nproc-per-node gpu: no GPU here");
     if (!number || *number < 1 || *number > kMaxSlots) {
-      return usage(fmt::format(
-          "--nproc-per-node {}: expected a number from 1 to {}, or auto, cpu, gpu", text,
-          kMaxSlots));
+      return usage(
+          fmt::format("--nproc-per-node {}: expected a number from 1 to {}, or auto, cpu, gpu",
+                      text, kMaxSlots));
     }
     config.job.gpus_per_node = static_cast<uint64_t>(*number);
   }
@@ -149,9 +149,10 @@ Failed read_rendezvous(RunConfig& config, const RunOptions& options) {
   config.several_machines = config.nodes > 1 && named_place && !options.standalone;
   if (!options.rdzv_backend.empty() && options.rdzv_backend != "static" &&
       options.rdzv_backend != "c10d") {
-    return usage(fmt::format("--rdzv-backend {}: expected static or c10d; shanty's own "
-                             "coordinator does the work of either",
-                             options.rdzv_backend));
+    return usage(
+        fmt::format("--rdzv-backend {}: expected static or c10d; shanty's own "
+                    "coordinator does the work of either",
+                    options.rdzv_backend));
   }
   if (options.node_rank && (*options.node_rank < 0 || *options.node_rank >= config.nodes)) {
     return usage(fmt::format("--node-rank {}: expected 0 to {}, since there are {} nodes",
@@ -163,13 +164,14 @@ Failed read_rendezvous(RunConfig& config, const RunOptions& options) {
   config.master_port = static_cast<uint16_t>(options.master_port.value_or(0));
   if (!config.several_machines) {
     if (config.nodes > kMaxLocalNodes) {
-      return usage(fmt::format("{} nodes on one machine: at most {} can be played here; on several "
-                               "machines give --rdzv-endpoint",
-                               config.nodes, kMaxLocalNodes));
+      return usage(
+          fmt::format("{} nodes on one machine: at most {} can be played here; on several "
+                      "machines give --rdzv-endpoint",
+                      config.nodes, kMaxLocalNodes));
     }
     for (int node = 0; node < config.nodes; ++node) config.local_nodes.push_back(node);
-    config.master_addr = options.standalone || options.master_addr.empty() ? "localhost"
-                                                                           : options.master_addr;
+    config.master_addr =
+        options.standalone || options.master_addr.empty() ? "localhost" : options.master_addr;
     return std::nullopt;
   }
   config.local_nodes = {options.node_rank.value_or(-1)};
@@ -181,8 +183,9 @@ Failed read_rendezvous(RunConfig& config, const RunOptions& options) {
     return std::nullopt;
   }
   if (!options.node_rank) {
-    return usage("--nnodes above 1 with --master-addr needs --node-rank on each node; or give "
-                 "every node the same --rdzv-endpoint instead");
+    return usage(
+        "--nnodes above 1 with --master-addr needs --node-rank on each node; or give "
+        "every node the same --rdzv-endpoint instead");
   }
   // The workers' store takes the master port itself, as under torchrun.
   config.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
@@ -265,8 +268,9 @@ Failed read_output(RunConfig& config, const RunOptions& options) {
   const auto redirects = read_std(options.redirects.empty() ? "0" : options.redirects);
   const auto tee = read_std(options.tee.empty() ? "0" : options.tee);
   if (!redirects || !tee) {
-    return usage("-r and -t take 0 (none), 1 (stdout), 2 (stderr), 3 (both), or a map such as "
-                 "0:3,1:1 by local rank");
+    return usage(
+        "-r and -t take 0 (none), 1 (stdout), 2 (stderr), 3 (both), or a map such as "
+        "0:3,1:1 by local rank");
   }
   if (redirects->all) {
     const int hidden = *redirects->all & ~tee->all.value_or(0);
@@ -274,15 +278,16 @@ Failed read_output(RunConfig& config, const RunOptions& options) {
     config.show_stderr = (hidden & 2) == 0;
   } else {
     for (int rank = 0; rank < config.slots; ++rank) {
-      const bool hidden = std::any_of(
-          redirects->ranks.begin(), redirects->ranks.end(),
-          [&](const auto& entry) { return entry.first == rank && entry.second == 3; });
+      const bool hidden =
+          std::any_of(redirects->ranks.begin(), redirects->ranks.end(),
+                      [&](const auto& entry) { return entry.first == rank && entry.second == 3; });
       if (!hidden) config.shown_local_ranks.push_back(rank);
     }
     for (const auto& [rank, value] : redirects->ranks) {
       if (value == 1 || value == 2) {
-        return usage("-r by local rank hides whole ranks (3) only; to hide one stream of all "
-                     "ranks say -r 1 or -r 2");
+        return usage(
+            "-r by local rank hides whole ranks (3) only; to hide one stream of all "
+            "ranks say -r 1 or -r 2");
       }
     }
   }
@@ -302,9 +307,8 @@ Failed find_script(RunConfig& config) {
   std::string& script = config.job.run.script;
   if (script.empty() || config.job.run.no_python) return std::nullopt;
   const bool absolute = script.starts_with('/');
-  const std::string base = absolute || config.job.run.working_dir.empty()
-                               ? ""
-                               : config.job.run.working_dir + "/";
+  const std::string base =
+      absolute || config.job.run.working_dir.empty() ? "" : config.job.run.working_dir + "/";
   if (file_exists(base + script)) return std::nullopt;
   const std::string beside = directory_of(config.job_file) + script;
   if (!absolute && !config.job_file.empty() && file_exists(beside)) {

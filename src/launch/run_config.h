@@ -16,16 +16,16 @@ namespace shanty {
 // Everything `shanty run` has decided before it starts a process.
 struct RunConfig {
   Job job;
-  std::string job_file;           // "" = started by flags
+  std::string job_file;              // "" = started by flags
   std::vector<std::string> command;  // a worker's argv
   int nodes = 1;
   int slots = 1;
-  std::vector<int> local_nodes;   // node ranks started here; -1 = any
+  std::vector<int> local_nodes;  // node ranks started here; -1 = any
   bool several_machines = false;
-  net::HostPort endpoint;         // of the coordinator, when several_machines
-  bool may_host = true;           // the endpoint is on this machine
-  std::string master_addr;        // "" = the node with rank 0 decides
-  uint16_t master_port = 0;       // 0 = a free one
+  net::HostPort endpoint;    // of the coordinator, when several_machines
+  bool may_host = true;      // the endpoint is on this machine
+  std::string master_addr;   // "" = the node with rank 0 decides
+  uint16_t master_port = 0;  // 0 = a free one
 
   int max_restarts = 10;
   double restart_window_s = 3600;
@@ -40,8 +40,8 @@ struct RunConfig {
   std::string signals_to_handle;
   std::vector<Inject> injects;
 
-  std::string run_dir;            // "" = below log_dir
-  std::string log_dir;            // "" = the state directory
+  std::string run_dir;  // "" = below log_dir
+  std::string log_dir;  // "" = the state directory
   bool show_stdout = true;
   bool show_stderr = true;
   std::vector<int> shown_local_ranks;  // empty = all

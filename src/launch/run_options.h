@@ -13,8 +13,8 @@ struct RunOptions {
   std::vector<std::string> args;  // what follows it
 
   // torchrun's options.
-  std::string nnodes;             // "2", "2:2"
-  std::string nproc_per_node;     // "8", "auto", "cpu", "gpu"
+  std::string nnodes;          // "2", "2:2"
+  std::string nproc_per_node;  // "8", "auto", "cpu", "gpu"
   std::optional<int> node_rank;
   std::string master_addr;
   std::optional<int> master_port;
@@ -29,8 +29,8 @@ struct RunOptions {
   std::string role = "default";
   std::string local_addr;
   std::string log_dir;
-  std::string redirects;          // -r
-  std::string tee;                // -t
+  std::string redirects;  // -r
+  std::string tee;        // -t
   std::string local_ranks_filter;
   std::string signals_to_handle;
   std::optional<int> shutdown_timeout;

@@ -354,7 +354,7 @@ class Supervisor::Impl {
   std::map<pid_t, int> agents_;  // node rank by pid
   std::vector<int> left_;        // nodes whose agent left by itself
   std::optional<asio::steady_timer> comeback_;
-  std::vector<int> respawns_;    // nodes whose agent is to be started again
+  std::vector<int> respawns_;  // nodes whose agent is to be started again
   RespawnBudget coordinator_budget_;
   RespawnBudget agent_budget_;
   int stop_signals_ = 0;

@@ -14,7 +14,6 @@
 #include "base/hash.h"
 #include "base/random.h"
 
-
 namespace shanty {
 namespace {
 
@@ -59,8 +58,8 @@ Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
     content.resize(old_size + static_cast<size_t>(std::max<ssize_t>(n, 0)));
     if (n == 0) return content;
     if (content.size() > limit_bytes) {
-      return Error{"reading " + path + ": larger than the limit of " +
-                   std::to_string(limit_bytes) + " bytes"};
+      return Error{"reading " + path + ": larger than the limit of " + std::to_string(limit_bytes) +
+                   " bytes"};
     }
   }
 }
@@ -91,7 +90,7 @@ Status make_directories(const std::string& path) {
 }
 
 bool file_exists(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   return ::stat(path.c_str(), &st) == 0;
 }
 
@@ -128,7 +127,7 @@ Status remove_tree(const std::string& path) {
 Result<AppendFile> AppendFile::open(const std::string& path) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!fd.valid()) return errno_error("opening " + path + " to append");
-  struct stat st {};
+  struct stat st{};
   if (::fstat(fd.get(), &st) != 0) return errno_error("stat of " + path);
   return AppendFile(std::move(fd), path, static_cast<uint64_t>(st.st_size));
 }

@@ -36,8 +36,7 @@ TEST_F(FilesTest, ReadRefusesFilesAboveTheLimit) {
 TEST_F(FilesTest, ErrorsNameThePathAndTheReason) {
   const auto result = read_file(path("missing"), 10);
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().message,
-            "opening " + path("missing") + ": No such file or directory");
+  EXPECT_EQ(result.error().message, "opening " + path("missing") + ": No such file or directory");
 }
 
 TEST_F(FilesTest, AppendGoesOnWhereAnEarlierWriterEnded) {

@@ -89,8 +89,8 @@ TEST(Pidfd, BecomesReadableWhenTheProcessIsKilled) {
 
 TEST(Subreaper, AdoptsOrphansAndListsThem) {
   ASSERT_TRUE(become_subreaper().ok());
-  const auto result = run_to_end({.argv = {"sh", "-c", "sleep 60 >/dev/null & echo $!"},
-                                  .env = {"PATH=/usr/bin:/bin"}});
+  const auto result = run_to_end(
+      {.argv = {"sh", "-c", "sleep 60 >/dev/null & echo $!"}, .env = {"PATH=/usr/bin:/bin"}});
   const pid_t orphan = std::stoi(result.output);
   const auto children = list_children();
   EXPECT_EQ(children, std::vector<pid_t>{orphan});

@@ -244,7 +244,10 @@ Result<RunDir> find_run(const std::string& state_dir, std::string_view spec) {
   if (!name.empty() && file_exists(run_json_path(name))) return RunDir::open(name);
   if (name.find('/') != std::string::npos) return Error{"there is no run directory at " + name};
   const std::vector<RunDir> runs = list_runs(state_dir);
-  if (runs.empty()) return Error{"there are no runs in " + runs_dir(state_dir)};
+  if (runs.empty()) {
+    const std::string wanted = name.empty() ? "" : "looking for \"" + name + "\": ";
+    return Error{wanted + "there are no runs in " + runs_dir(state_dir)};
+  }
   if (name.empty()) return runs.front();
   std::vector<const RunDir*> matches;
   for (const RunDir& run : runs) {

@@ -17,10 +17,10 @@ int run_coordinator_verb(int argc, char** argv);
 }  // namespace
 
 extern const Verb kCoordinatorVerb = {.name = "coordinator",
-                                .summary = "supervise a whole job (started by run)",
-                                .examples = "  shanty coordinator --spec-fd 3",
-                                .hidden = true,
-                                .run = run_coordinator_verb};
+                                      .summary = "supervise a whole job (started by run)",
+                                      .examples = "  shanty coordinator --spec-fd 3",
+                                      .hidden = true,
+                                      .run = run_coordinator_verb};
 
 namespace {
 
@@ -30,7 +30,8 @@ int run_coordinator_verb(int argc, char** argv) {
   app->add_option("--spec-fd", spec_fd, "descriptor that holds the coordinator's spec")->required();
   if (const auto code = parse_arguments(*app, argc, argv)) return *code;
   const auto text = read_spec_descriptor(spec_fd);
-  const auto spec = text.ok() ? decode_coordinator_spec(*text) : Result<CoordinatorSpec>(text.error());
+  const auto spec =
+      text.ok() ? decode_coordinator_spec(*text) : Result<CoordinatorSpec>(text.error());
   if (!spec) {
     fmt::print(stderr, "shanty coordinator: {}\n", spec.error().message);
     return kExitUsage;
