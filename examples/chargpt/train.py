@@ -235,8 +235,9 @@ def train(arguments: argparse.Namespace, rank: int, world_size: int) -> None:
 def main() -> None:
     arguments = parse_arguments()
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_ranks))
+    if "OMP_NUM_THREADS" not in os.environ:
+        local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_ranks))
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
     try:

@@ -30,6 +30,7 @@ struct AgentSpec {
   std::string run_id;
   int wanted_node_rank = -1;
   int slots = 1;
+  int nodes_here = 1;  // nodes played on this machine; their ranks share its cores
   std::string coordinator_host;
   uint16_t coordinator_port = 0;
   bool tls = false;

@@ -47,7 +47,7 @@ void set_elastic(std::vector<std::string>& env, const AgentSpec& spec, const gan
   set_variable(env, "TORCHELASTIC_ERROR_FILE", place.elastic_error_file);
   set_default(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
   set_default(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (world.local_size > 1) set_default(env, "OMP_NUM_THREADS", "1");
+  if (world.local_size * spec.nodes_here > 1) set_default(env, "OMP_NUM_THREADS", "1");
 }
 
 void set_hooks(std::vector<std::string>& env, const AgentSpec& spec, const WorkerPlace& place,

@@ -16,7 +16,7 @@ namespace {
 // A step that comes this much after the deadline it asked for means that the process itself was
 // stopped: words wait in its sockets, and leases count from here.
 constexpr Duration kOversleep = std::chrono::milliseconds(500);
-// It looks at the clock this often while it watches leases, so that it notices such a stop before
+// It looks at the clock this often while it measures silence, so that it notices such a stop before
 // a lease seems to have run out.
 constexpr int kLooksPerLease = 4;
 // Phases one step can pass through: recovering, running, stopping, forming, running, ending,
@@ -138,11 +138,13 @@ std::vector<CoordinatorAction> step_coordinator(CoordinatorState& state,
 
 std::optional<TimePoint> next_deadline(const CoordinatorState& state) {
   if (!state.started) return TimePoint{};
-  const auto phase = phase_deadline(state);
-  if (state.phase == JobPhase::kFinished || !state.next_lease_check) return phase;
-  const TimePoint look = state.last_step + state.config.lease / kLooksPerLease;
-  const TimePoint next = std::min(*state.next_lease_check, look);
-  return phase ? std::min(*phase, next) : next;
+  if (state.phase == JobPhase::kFinished) return std::nullopt;
+  std::optional<TimePoint> next = phase_deadline(state);
+  const auto sooner = [&](TimePoint at) { next = next ? std::min(*next, at) : at; };
+  if (state.next_lease_check) sooner(*state.next_lease_check);
+  const bool watches_clock = state.next_lease_check || state.phase == JobPhase::kRecovering;
+  if (watches_clock) sooner(state.last_step + state.config.lease / kLooksPerLease);
+  return next;
 }
 
 const char* to_string(Note::Kind kind) {

@@ -394,6 +394,26 @@ TEST_F(RebornCoordinatorTest, APartlyStartedGenerationIsReplacedAtNoCost) {
   EXPECT_EQ(state.phase, JobPhase::kRunning);
 }
 
+TEST_F(RebornCoordinatorTest, ASleepWhileItListensCostsNobodyTheTimeToSpeak) {
+  start_two();
+  reborn({});
+  tick_after(5100);
+  EXPECT_EQ(state.phase, JobPhase::kRecovering);
+  hear(1);
+  hear(2);
+  EXPECT_EQ(state.phase, JobPhase::kRunning);
+}
+
+TEST_F(RebornCoordinatorTest, AnOlderGenerationThatFinishedIsNoSuccess) {
+  start_two();
+  set_phase(1, AgentPhase::kDone);
+  set_phase(2, AgentPhase::kDone);
+  reborn({.known_generation = 2});
+  pass(6000, {1, 2});
+  EXPECT_EQ(state.outcome, Outcome::kNone);
+  EXPECT_EQ(state.world.generation, 3u);
+}
+
 TEST_F(RebornCoordinatorTest, OnlyTellsTheEndThatWasDecided) {
   start_two();
   reborn({.known_outcome = Outcome::kSucceeded, .known_reason = "every rank ended with 0"});

@@ -120,6 +120,8 @@ class Supervisor::Impl {
                    .run_id = run_.info().run_id,
                    .wanted_node_rank = node,
                    .slots = config_.slots,
+                   .nodes_here = static_cast<int>(config_.local_nodes.size()),
+                   .nodes_here = static_cast<int>(config_.local_nodes.size()),
                    .coordinator_host = endpoint_.host,
                    .coordinator_port = endpoint_.port,
                    .tls = tls(),

@@ -90,7 +90,8 @@ void Simulation::on_formed(const Note& note) {
     }
   }
   brain_.formed = true;
-  WorldTruth truth{.world = world, .lineage = truth_.lineage};
+  // Agents may still hold another lineage's generation of the same number.
+  WorldTruth truth{.world = world, .lineage = truth_.lineage, .disturbed = truth_.lineage > 0};
   const auto nodes = static_cast<size_t>(world.node_count);
   truth.host_of_node.assign(nodes, -1);
   truth.life_of_node.assign(nodes, 0);

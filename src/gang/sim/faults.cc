@@ -124,6 +124,13 @@ void Simulation::cut(const Fault& fault) {
   push({.at_ns = until, .what = What::kHostResumes});
 }
 
+// Whether another agent may ask for a node rank that is held: a spare, or a late word of an agent
+// that is no more.
+bool Simulation::has_rivals() const {
+  return hosts_.size() > static_cast<size_t>(config_.coordinator.node_count) ||
+         std::any_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.life > 1; });
+}
+
 void Simulation::inject(const Fault& fault) {
   Host& host = hosts_[static_cast<size_t>(fault.host)];
   if (tracing()) {
@@ -161,11 +168,8 @@ void Simulation::inject(const Fault& fault) {
       return cut(fault);
     case FaultKind::kConnectionDrops:
       if (!host.up) return;
-      // Only with someone waiting for the same node rank may this cost anything.
-      if (!brain_.state.waiting.empty() ||
-          hosts_.size() > static_cast<size_t>(config_.coordinator.node_count)) {
-        disturb("a close");
-      }
+      // With someone there to take its node rank this may cost a generation.
+      if (has_rivals()) disturb("a close");
       return drop_connection(fault.host, 0);
     case FaultKind::kCoordinatorDies:
       if (!brain_.up) return;
@@ -231,7 +235,7 @@ void Simulation::start_coordinator(bool reborn, uint64_t variant) {
   ++brain_.life;
   brain_.up = true;
   brain_.formed = false;
-  brain_.forgot = forgot;
+  brain_.forgot = brain_.forgot || forgot;
   brain_.told_to_stop = false;
   brain_.heard = c.known_generation;
   brain_.state = CoordinatorState{.config = std::move(c)};

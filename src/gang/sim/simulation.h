@@ -181,6 +181,7 @@ class Simulation {
   void reserve_port(int host);
   void kill_host(int host, int64_t successor_after_ns);
   void fail_worker(int host, uint64_t variant);
+  bool has_rivals() const;
   void cut(const Fault& fault);
   void kill_coordinator(int64_t reborn_after_ns, uint64_t variant);
   void start_coordinator(bool reborn, uint64_t variant);
