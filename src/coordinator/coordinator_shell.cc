@@ -100,6 +100,7 @@ class CoordinatorShell {
     wait_for_signal();
     watch_parent();
     handle(gang::Tick{});
+    if (!spec_.stop_reason.empty()) handle(gang::StopRequested{spec_.stop_reason});
     write_live();
     io_.run();
     return state_.outcome == gang::Outcome::kSucceeded ? 0 : 1;

@@ -9,7 +9,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CoordinatorSpec, run_dir, host, 
                                                 parent_pid, node_count, max_restarts,
                                                 restart_window_s, restart_on_exit, join_limit_s,
                                                 stop_limit_s, agent_grace_s, master_addr,
-                                                master_port, recovering)
+                                                master_port, recovering, stop_reason)
 
 std::string encode_coordinator_spec(const CoordinatorSpec& spec) {
   return nlohmann::json(spec).dump();

@@ -28,6 +28,7 @@ struct CoordinatorSpec {
   std::string master_addr;   // "" = the address of the node with rank 0
   uint16_t master_port = 0;  // 0 = a free port of that node
   bool recovering = false;   // an earlier coordinator of this run died
+  std::string stop_reason;   // it had been told to stop the job, "" = it had not
 };
 
 std::string encode_coordinator_spec(const CoordinatorSpec& spec);

@@ -108,10 +108,10 @@ class Supervisor::Impl {
                          .agent_grace_s = config_.grace_s,
                          .master_addr = config_.master_addr,
                          .master_port = config_.master_port,
-                         .recovering = recovering};
+                         .recovering = recovering,
+                         .stop_reason = stop_signals_ > 0 ? "stopped by a signal" : ""};
     coordinator_ = TRY(start_part("coordinator", encode_coordinator_spec(spec)));
     hosted_ = true;
-    if (stop_signals_ > 0) ::kill(coordinator_, SIGTERM);
     return {};
   }
 
@@ -120,7 +120,6 @@ class Supervisor::Impl {
                    .run_id = run_.info().run_id,
                    .wanted_node_rank = node,
                    .slots = config_.slots,
-                   .nodes_here = static_cast<int>(config_.local_nodes.size()),
                    .nodes_here = static_cast<int>(config_.local_nodes.size()),
                    .coordinator_host = endpoint_.host,
                    .coordinator_port = endpoint_.port,
