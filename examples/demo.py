@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--kill-at", type=int, help="default: half-way; 0 = do not")
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--kill-at", type=int, help="default: soon after half-way; 0 = do not")
     parser.add_argument("--run-dir", help="default: below the state directory")
     arguments = parser.parse_args()
-    kill_at = arguments.steps // 2 if arguments.kill_at is None else arguments.kill_at
+    kill_at = arguments.steps * 5 // 9 if arguments.kill_at is None else arguments.kill_at
 
     with tempfile.TemporaryDirectory(prefix="shanty-demo-") as work:
         job = Path(work) / "chargpt.yaml"
