@@ -58,8 +58,8 @@ def test_a_run_elsewhere_is_found_by_its_name(start, script):
 
 def test_logs_can_be_narrowed(finished):
     assert "rank 0" not in shanty("logs", finished.dir, "--rank", 1).stdout
-    assert shanty("logs", finished.dir, "--grep", "error of rank [01]", "--stream", "err").stdout == "" \
-        or "error" in shanty("logs", finished.dir, "--grep", "error of rank [01]").stderr
+    errors = shanty("logs", finished.dir, "--grep", "error of rank [01]", "--stream", "err")
+    assert errors.stdout == "" and errors.stderr.count("an error of rank") == 2, errors
     assert "common line" not in shanty("logs", finished.dir, "--grep", "only").stdout
     bad = shanty("logs", finished.dir, "--grep", "(")
     assert bad.returncode == 2 and bad.stderr
