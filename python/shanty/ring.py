@@ -1,7 +1,8 @@
 """The step ring: shared memory that this process writes and the agent reads.
 
 The layout is docs/formats/step-ring.md. Multi-field entries are seqlocks, and a sequence is made
-odd with `| 1`, so that one left odd by a writer that died cannot invert the parity.
+odd with `| 1`, so that one left odd by a writer that died cannot invert the parity. It is stored
+as one word of its own: pack_into clears its whole range, in any order, before it packs.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ FD_VARIABLE = "SHANTY_RING_FD"
 _COMMAND, _PID, _HOOKS, _TOTAL, _FIRST_STEP = 3, 8, 9, 10, 11
 _PHASE_SEQ, _CKPT_SEQ, _HEAD = 32, 40, 48
 # Byte offsets of the texts, the phase fields and the checkpoint fields.
-_TORCH_AT, _PYTHON_AT, _REASON_AT, _PHASE_AT, _CKPT_AT = 96, 128, 160, 256, 328
+_TORCH_AT, _PYTHON_AT, _REASON_AT, _PHASE_AT, _CKPT_AT = 96, 128, 160, 264, 328
 _TEXT_SIZE, _REASON_SIZE = 32, 96
 
 _U64_MAX = (1 << 64) - 1
-_PHASE = struct.Struct("<4Q")
+_PHASE = struct.Struct("<3Q")
 _CKPT = struct.Struct("<4Q")
-_RECORD = struct.Struct("<QQQIIIIIIffII")
+_RECORD = struct.Struct("<QQIIIIIIffII")
 
 
 class Ring:
@@ -80,10 +81,11 @@ class Ring:
         self._put_text(_REASON_AT, _REASON_SIZE, text)
 
     def put_phase(self, phase: int, since_ns: int, step: int) -> None:
+        words = self._words
         seq = self._phase_seq = self._phase_seq + 2
-        # Packing stores the fields in their order, so the odd sequence comes first.
-        _PHASE.pack_into(self._map, _PHASE_AT, seq, phase, since_ns, step)
-        self._words[_PHASE_SEQ] = seq + 1
+        words[_PHASE_SEQ] = seq
+        _PHASE.pack_into(self._map, _PHASE_AT, phase, since_ns, step)
+        words[_PHASE_SEQ] = seq + 1
 
     def put_checkpoint(self, written: int, ended_at_ns: int, step: int, read: int) -> None:
         """Any thread, but one at a time: the caller holds a lock."""
@@ -98,7 +100,8 @@ class Ring:
         head = self._head
         slot = RECORDS_AT + RECORD_SIZE * (head & (self._capacity - 1))
         words = self._words
-        _RECORD.pack_into(self._map, slot, 2 * head + 1, *payload)
+        words[slot >> 3] = 2 * head + 1
+        _RECORD.pack_into(self._map, slot + 8, *payload)
         words[slot >> 3] = 2 * head + 2
         self._head = words[_HEAD] = head + 1
 

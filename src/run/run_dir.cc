@@ -80,19 +80,20 @@ Result<std::string> absolute_path(const std::string& path) {
 }
 
 Status refuse_foreign(const std::string& path, const RunInfo& info) {
+  if (!file_exists(path)) return {};
+  // Another node of the same job may be making the same directory at this moment. It writes
+  // run.json before all but these, so the names must be read before it is looked for.
+  static constexpr std::string_view kBefore[] = {"events", "logs", "steps", "errors"};
+  const auto names = TRY(list_directory(path));
   if (file_exists(run_json_path(path))) {
     const RunInfo there = TRY(read_run_info(path));
     if (there.run_id == info.run_id) return {};
     return Error{"run directory " + path + " already holds the run " + there.run_id +
                  "; choose another --run-dir or remove it"};
   }
-  if (!file_exists(path)) return {};
-  const auto names = TRY(list_directory(path));
-  // Another node of the same job may be making the same directory at this moment.
-  static constexpr std::string_view kOurs[] = {"events", "logs", "steps",        "errors",
-                                               "python", "lock", "run.json.tmp", "run.json"};
   for (const std::string& name : names) {
-    if (std::find(std::begin(kOurs), std::end(kOurs), name) == std::end(kOurs)) {
+    if (name.starts_with("run.json.tmp")) continue;
+    if (std::find(std::begin(kBefore), std::end(kBefore), name) == std::end(kBefore)) {
       return Error{"run directory " + path + " is not empty and holds no run (it has \"" + name +
                    "\"); choose another --run-dir"};
     }

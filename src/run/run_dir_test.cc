@@ -1,7 +1,9 @@
 #include "run/run_dir.h"
 
 #include <cstdlib>
+#include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +12,10 @@
 namespace shanty {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kNs = 1'000'000'000;
 
@@ -64,6 +68,23 @@ TEST_F(RunDirTest, RefusesADirectoryOfSomethingElse) {
   const auto run = RunDir::create(state_, {.run_id = "one"});
   ASSERT_FALSE(run.ok());
   EXPECT_THAT(run.error().message, HasSubstr("thesis.tex"));
+}
+
+TEST_F(RunDirTest, NodesOfOneJobMayMakeItAtTheSameTime) {
+  for (int round = 0; round < 100; ++round) {
+    const std::string path = fmt::format("{}/{}", state_, round);
+    std::vector<std::string> errors(3);
+    std::vector<std::thread> nodes;
+    for (std::string& error : errors) {
+      nodes.emplace_back([&] {
+        const auto run = RunDir::create(path, {.run_id = "one"});
+        if (run.ok()) return;
+        error = run.error().message;
+      });
+    }
+    for (std::thread& node : nodes) node.join();
+    EXPECT_THAT(errors, Each(IsEmpty()));
+  }
 }
 
 TEST_F(RunDirTest, IsRunningWhileALockIsHeld) {
