@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 
 from shanty.errors import FILE_VARIABLE, ErrorFile
@@ -21,7 +20,6 @@ def start() -> None:
     _start_error_file(recorder, watcher)
     if recorder is None or not recorder.on:
         return
-    atexit.register(recorder.done)
 
     def torch_arrived(torch: ModuleType) -> None:
         from shanty.hooks import install

@@ -6,6 +6,7 @@ Only one thread is followed, the one that ends the steps; calls from others are 
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from _thread import allocate_lock, get_ident
@@ -13,7 +14,7 @@ from _weakref import ref
 from math import copysign, inf, nan
 from time import monotonic_ns, time_ns
 
-from shanty.ring import Ring, open_ring
+from shanty.ring import COMMAND, PHASE, PHASE_SHIFT, PID, STEP, Ring, open_ring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,16 +45,53 @@ _IGNORED = -1
 _F32_MAX = 3.4e38
 _NS_MAX = ((1 << 32) - 1) * 1000
 _U64_MAX = (1 << 64) - 1
-_ZERO = [0] * len(PHASE_NAMES)
+_PHASES = len(PHASE_NAMES)
+# Records of shorter steps are written together: one at a time each would pay for a cold cache.
+_PUT_EVERY_NS = 50_000_000
 _COMMAND_EXIT = 1
 
 
 class Recorder:
     """Nothing here raises: a failure switches the recorder off for good and says so once."""
 
+    # What runs in every step lies between operations that leave no cache warm: the fewer functions
+    # and attributes it touches the better, so some lines are repeated.
+    __slots__ = (
+        "__weakref__",
+        "_batches",
+        "_before_optimizer",
+        "_begin",
+        "_claimed",
+        "_flags",
+        "_held",
+        "_last_write_ns",
+        "_last_write_step",
+        "_lock",
+        "_loss_sum",
+        "_losses",
+        "_ns",
+        "_others",
+        "_others_of",
+        "_next_put",
+        "_pacer",
+        "_pending",
+        "_read",
+        "_samples",
+        "_since",
+        "_steps_ended",
+        "_thread",
+        "_words",
+        "_written",
+        "bits",
+        "named",
+        "phase",
+        "ring",
+        "step",
+    )
+
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
-        self._put_phase = ring.put_phase
+        self._words = ring.words
         self.step = 0
         self.phase = START
         self.named = False
@@ -62,7 +100,7 @@ class Recorder:
         self._claimed = False
         self._since = monotonic_ns()
         self._begin = self._since
-        self._ns = list(_ZERO)
+        self._ns = [0] * _PHASES
         self._loss_sum, self._losses = 0.0, 0
         self._samples, self._batches = 0.0, 0
         self._flags = 0
@@ -72,6 +110,8 @@ class Recorder:
         self._others_of = 0
         self._before_optimizer = OTHER
         self._held: tuple[int, list[int], float, float, int] | None = None
+        self._pending: list[tuple[int, int, int, list[int], float, float, int]] = []
+        self._next_put = 0
         self._steps_ended = 0
         self._lock = allocate_lock()
         self._written = self._read = self._last_write_ns = self._last_write_step = 0
@@ -81,9 +121,6 @@ class Recorder:
         return self._thread != _NO_THREAD
 
     # Phases.
-
-    # enter, leave and the optimizer's two run up to eight times a step between operations that
-    # leave no cache warm, so they repeat some lines instead of calling each other.
 
     def enter(self, phase: int) -> int:
         """Starts `phase` and returns the token that `leave` takes to go back."""
@@ -98,8 +135,8 @@ class Recorder:
             self._ns[before] += now - self._since
             self._since = now
             self.phase = phase
-            if self._claimed or self.ring.owner() == 0:
-                self._put_phase(phase, now, self.step)
+            if self._claimed or not self._words[PID]:
+                self._words[PHASE] = now << PHASE_SHIFT | phase
         except Exception as error:
             self.fail(error)
             return _IGNORED
@@ -113,8 +150,8 @@ class Recorder:
             self._ns[self.phase] += now - self._since
             self._since = now
             self.phase = token
-            if self._claimed or self.ring.owner() == 0:
-                self._put_phase(token, now, self.step)
+            if self._claimed or not self._words[PID]:
+                self._words[PHASE] = now << PHASE_SHIFT | token
         except Exception as error:
             self.fail(error)
 
@@ -156,9 +193,23 @@ class Recorder:
             return
         if self._held is not None and optimizer is self._pacer():
             self._release()
-        before = self.enter(OPTIMIZER)
-        if before != OPTIMIZER:
-            self._before_optimizer = before
+        before = self.phase
+        # Inside an evaluation or a data set its time is theirs; inside another optimizer, its.
+        if before == OPTIMIZER:
+            return
+        if before == EVAL or before == DATA:
+            self._before_optimizer = _IGNORED
+            return
+        self._before_optimizer = before if before != START else OTHER
+        try:
+            now = monotonic_ns()
+            self._ns[before] += now - self._since
+            self._since = now
+            self.phase = OPTIMIZER
+            if self._claimed or not self._words[PID]:
+                self._words[PHASE] = now << PHASE_SHIFT | OPTIMIZER
+        except Exception as error:
+            self.fail(error)
 
     def optimizer_ends(self, optimizer: Any, _args: Any = None, _kwargs: Any = None) -> None:
         if get_ident() != self._thread:
@@ -172,8 +223,8 @@ class Recorder:
                 self.phase = before
             if not self.named and (self._pacer() is optimizer or self._takes_over(optimizer)):
                 self._end_step(self.step, None, None, 0)
-            elif self._claimed or self.ring.owner() == 0:
-                self._put_phase(self.phase, now, self.step)
+            elif self._claimed or not self._words[PID]:
+                self._words[PHASE] = now << PHASE_SHIFT | self.phase
         except Exception as error:
             self.fail(error)
 
@@ -245,6 +296,7 @@ class Recorder:
             self._flags |= flags
 
     def _end_step(self, step: int, loss: float | None, samples: float | None, flags: int) -> None:
+        words = self._words
         if not self._claimed:
             self._claimed = self.ring.claim()
             if not self._claimed:
@@ -258,22 +310,24 @@ class Recorder:
         if samples is None:
             samples = self._samples if self._batches else nan
         ns = self._ns
-        if self._steps_ended or flags:
-            self._put(step, time_ns(), end - self._begin, ns, loss, samples, self._flags | flags)
-        else:
+        if not self._steps_ended and not flags:
             # The first one waits: shanty.step may follow and name this very step.
-            self._held = (self._begin, list(ns), loss, samples, self._flags)
-        ns[:] = _ZERO
+            self._held = (self._begin, ns, loss, samples, self._flags)
+        else:
+            flags |= self._flags
+            self._pending.append((step, time_ns(), end - self._begin, ns, loss, samples, flags))
+            if end > self._next_put:
+                self.flush()
+        self._ns = [0] * _PHASES
         self._begin = end
         self._flags = 0
         self._loss_sum = self._samples = 0.0
         self._losses = self._batches = 0
         self._steps_ended += 1
-        self.step = step + 1
-        self._put_phase(self.phase, end, self.step)
-        command = self.ring.command()
-        if command:
-            self._obey(command)
+        self.step = words[STEP] = step + 1
+        words[PHASE] = end << PHASE_SHIFT | self.phase
+        if words[COMMAND]:
+            self._obey(words[COMMAND])
 
     def _release(self) -> None:
         """Writes the held first record, now that no name for it has come."""
@@ -282,7 +336,18 @@ class Recorder:
             return
         begin, ns, loss, samples, flags = held
         ended_at_ns = time_ns() - (monotonic_ns() - self._begin)
-        self._put(0, ended_at_ns, self._begin - begin, ns, loss, samples, flags)
+        self._pending.append((0, ended_at_ns, self._begin - begin, ns, loss, samples, flags))
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes the records that wait for it."""
+        try:
+            for pending in self._pending:
+                self._put(*pending)
+        except Exception as error:
+            self.fail(error)
+        self._pending.clear()
+        self._next_put = monotonic_ns() + _PUT_EVERY_NS
 
     def _put(
         self,
@@ -316,6 +381,7 @@ class Recorder:
     def _obey(self, command: int) -> None:
         if command & 0xFF == _COMMAND_EXIT:
             self._release()
+            self.flush()
             for stream in (sys.stdout, sys.stderr):
                 try:
                     stream.flush()
@@ -361,6 +427,7 @@ class Recorder:
             return
         try:
             self._release()
+            self.flush()
             self.ring.put_phase(DONE, monotonic_ns(), self.step)
         except Exception as error:
             self.fail(error)
@@ -401,6 +468,7 @@ def get_recorder() -> Recorder | None:
         if ring is not None:
             _recorder = Recorder(ring)
             os.register_at_fork(after_in_child=_recorder.turn_off)
+            atexit.register(_recorder.done)
             _recorder.begin(sys.version.split()[0])
     return _recorder
 

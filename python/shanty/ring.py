@@ -19,57 +19,59 @@ MAX_CAPACITY = 1 << 20
 FD_VARIABLE = "SHANTY_RING_FD"
 
 # Word indexes (8 bytes each) of the header.
-_COMMAND, _PID, _HOOKS, _TOTAL, _FIRST_STEP = 3, 8, 9, 10, 11
-_PHASE_SEQ, _CKPT_SEQ, _HEAD = 32, 40, 48
-# Byte offsets of the texts, the phase fields and the checkpoint fields.
-_TORCH_AT, _PYTHON_AT, _REASON_AT, _PHASE_AT, _CKPT_AT = 96, 128, 160, 264, 328
+COMMAND, PID, PHASE, STEP = 3, 8, 32, 33
+PHASE_SHIFT = 4
+_HOOKS, _TOTAL, _FIRST_STEP, _CKPT_SEQ, _HEAD = 9, 10, 11, 40, 48
+# Byte offsets of the texts and the checkpoint fields.
+_TORCH_AT, _PYTHON_AT, _REASON_AT, _CKPT_AT = 96, 128, 160, 328
 _TEXT_SIZE, _REASON_SIZE = 32, 96
 
 _U64_MAX = (1 << 64) - 1
-_PHASE = struct.Struct("<3Q")
 _CKPT = struct.Struct("<4Q")
-_RECORD = struct.Struct("<QQIIIIIIffII")
+_PACK_RECORD = struct.Struct("<QQIIIIIIffII").pack_into
 
 
 class Ring:
-    """The writer's side. One thread writes phases and records; see put_checkpoint for the rest."""
+    """The writer's side. One thread writes phases and records; see put_checkpoint for the rest.
 
-    __slots__ = ("_capacity", "_head", "_map", "_phase_seq", "_words", "generation", "rank")
+    `words` is the whole mapping as 8-byte words, for stores that a step makes many times.
+    """
+
+    __slots__ = ("_capacity", "_head", "_map", "generation", "rank", "words")
 
     def __init__(self, memory: mmap.mmap, capacity: int) -> None:
         self._map = memory
         # The view keeps the mapping alive: it must never be closed under a running hook.
-        self._words = memoryview(memory).cast("Q")
+        self.words = memoryview(memory).cast("Q")
         self._capacity = capacity
-        self._head = self._words[_HEAD]
-        self._phase_seq = self._words[_PHASE_SEQ] | 1
+        self._head = self.words[_HEAD]
         self.rank, self.generation = struct.unpack_from("<II", memory, 16)
 
     def owner(self) -> int:
-        return self._words[_PID]
+        return self.words[PID]
 
     def is_free_or_mine(self) -> bool:
-        return self._words[_PID] in (0, os.getpid())
+        return self.words[PID] in (0, os.getpid())
 
     def claim(self) -> bool:
         """Makes this process the writer; False when another process is."""
         pid = os.getpid()
-        if self._words[_PID] == 0:
-            self._words[_PID] = pid
-            self._head = self._words[_HEAD]
-        return self._words[_PID] == pid
+        if self.words[PID] == 0:
+            self.words[PID] = pid
+            self._head = self.words[_HEAD]
+        return self.words[PID] == pid
 
     def command(self) -> int:
-        return self._words[_COMMAND]
+        return self.words[COMMAND]
 
     def set_hooks(self, bits: int) -> None:
-        self._words[_HOOKS] = bits
+        self.words[_HOOKS] = bits
 
     def set_total(self, steps: int) -> None:
-        self._words[_TOTAL] = _u64(steps)
+        self.words[_TOTAL] = _u64(steps)
 
     def set_first_step(self, step: int) -> None:
-        self._words[_FIRST_STEP] = _u64(step + 1)
+        self.words[_FIRST_STEP] = _u64(step + 1)
 
     def set_torch_version(self, text: str) -> None:
         self._put_text(_TORCH_AT, _TEXT_SIZE, text)
@@ -81,27 +83,53 @@ class Ring:
         self._put_text(_REASON_AT, _REASON_SIZE, text)
 
     def put_phase(self, phase: int, since_ns: int, step: int) -> None:
-        words = self._words
-        seq = self._phase_seq = self._phase_seq + 2
-        words[_PHASE_SEQ] = seq
-        _PHASE.pack_into(self._map, _PHASE_AT, phase, since_ns, step)
-        words[_PHASE_SEQ] = seq + 1
+        self.words[PHASE] = since_ns << PHASE_SHIFT | phase
+        self.words[STEP] = step
 
     def put_checkpoint(self, written: int, ended_at_ns: int, step: int, read: int) -> None:
         """Any thread, but one at a time: the caller holds a lock."""
-        words = self._words
+        words = self.words
         seq = words[_CKPT_SEQ] | 1
         words[_CKPT_SEQ] = seq
         _CKPT.pack_into(self._map, _CKPT_AT, written, ended_at_ns, step, read)
         words[_CKPT_SEQ] = seq + 1
 
-    def put_record(self, *payload: float) -> None:
-        """`payload`: the record's fields after the sequence, in their order, each in its range."""
+    def put_record(
+        self,
+        step: int,
+        ended_at_ns: int,
+        whole_us: int,
+        data_us: int,
+        forward_us: int,
+        backward_us: int,
+        optimizer_us: int,
+        checkpoint_us: int,
+        loss: float,
+        samples: float,
+        collective_us: int,
+        flags: int,
+    ) -> None:
+        """Each in the range of its field."""
         head = self._head
         slot = RECORDS_AT + RECORD_SIZE * (head & (self._capacity - 1))
-        words = self._words
+        words = self.words
         words[slot >> 3] = 2 * head + 1
-        _RECORD.pack_into(self._map, slot + 8, *payload)
+        _PACK_RECORD(
+            self._map,
+            slot + 8,
+            step,
+            ended_at_ns,
+            whole_us,
+            data_us,
+            forward_us,
+            backward_us,
+            optimizer_us,
+            checkpoint_us,
+            loss,
+            samples,
+            collective_us,
+            flags,
+        )
         words[slot >> 3] = 2 * head + 2
         self._head = words[_HEAD] = head + 1
 

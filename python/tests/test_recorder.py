@@ -47,6 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def rec(ring: TestRing, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     monkeypatch.setenv("SHANTY_RING_FD", str(ring.fd))
+    monkeypatch.setattr(parts, "_PUT_EVERY_NS", -1)
     opened = open_ring()
     assert opened is not None
     recorder = Recorder(opened)
@@ -248,10 +249,14 @@ def test_a_failure_switches_off_and_says_so_once(
     sgd = Optimizer()
     optimize(rec, sgd)
 
-    def broken(*_: object) -> None:
-        raise RuntimeError("no ring\nhere")
+    class Broken:
+        def __getitem__(self, _: int) -> int:
+            return os.getpid()
 
-    rec._put_phase = broken
+        def __setitem__(self, *_: object) -> None:
+            raise RuntimeError("no ring\nhere")
+
+    rec._words = Broken()
     for _ in range(3):
         token = rec.enter(BACKWARD)
         rec.leave(token)
@@ -299,3 +304,19 @@ def test_a_forked_child_never_writes(rec: Recorder, ring: TestRing) -> None:
     rec.add_checkpoint(1, 1)
     rec.done()
     assert bytes(ring.map) == before
+
+
+def test_records_of_short_steps_are_written_together(
+    rec: Recorder, ring: TestRing, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_PUT_EVERY_NS", 50 * MS)
+    sgd = Optimizer()
+    heads = []
+    for _ in range(120):
+        optimize(rec, sgd, clock, 1)
+        heads.append(ring.head)
+    assert 2 < len(set(heads)) < 6
+    # The step in work is shown at once.
+    assert ring.step_in_work == 120 > heads[-1]
+    rec.done()
+    assert [r.step for r in ring.records()] == list(range(120))

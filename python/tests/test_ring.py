@@ -110,7 +110,9 @@ def test_a_writer_goes_on_where_the_one_before_stopped(monkeypatch: pytest.Monke
         ring = open_ring()
         assert ring is not None and ring.claim()
         # Left odd, as by a writer that died inside.
-        struct.pack_into("<Q", theirs.map, 256, 2 * step + 1)
+        struct.pack_into("<Q", theirs.map, 320, 2 * step + 1)
+        ring.put_checkpoint(1, 2, 3, 4)
+        assert theirs.word(320) % 2 == 0
         ring.put_phase(2, 100, step)
         put(ring, step)
     assert [r.step for r in theirs.records()] == [0, 1]
@@ -133,7 +135,6 @@ k = 0
 while True:
     v = k & 0xFFFFF
     ring.put_record(k, k, v, v, v, v, v, v, float(v), float(v), v, v)
-    ring.put_phase(k, k, k)
     k += 1
 """
 
@@ -144,27 +145,17 @@ def test_no_torn_record_is_accepted_under_full_speed() -> None:
     writer = subprocess.Popen(
         [sys.executable, "-S", "-c", WRITER], env=environment(ring), pass_fds=(ring.fd,)
     )
-    accepted = phases = 0
+    accepted = 0
     try:
         began = time.monotonic()
-        while time.monotonic() < began + STRESS_S or min(accepted, phases) < ENOUGH:
+        while time.monotonic() < began + STRESS_S or accepted < ENOUGH:
             assert time.monotonic() < began + STRESS_LIMIT_S
             for record in ring.records():
                 accepted += 1
                 assert record.ended_at_ns == record.step
                 assert set(astuple(record)[3:]) == {record.step & 0xFFFFF}
-            phases += _phase_is_whole(ring)
             assert writer.poll() is None
     finally:
         writer.kill()
         writer.wait()
     assert ring.missed > 0
-
-
-def _phase_is_whole(ring: TestRing) -> int:
-    before = ring.word(256)
-    fields = struct.unpack_from("<3Q", ring.map, 264)
-    if before % 2 or before != ring.word(256):
-        return 0
-    assert len(set(fields)) == 1
-    return 1

@@ -122,9 +122,8 @@ TEST_F(RingTest, ReadsTheHeaderCells) {
   worker_.text(96, "2.15.0");
   worker_.text(128, std::string(32, 'p'));  // no NUL at the end
   worker_.text(160, "no optimizer");
-  worker_.put(264, 4);
-  worker_.put(272, 123);
-  worker_.put(280, 17);
+  worker_.put(256, (123 << 4) | 4);
+  worker_.put(264, 17);
   worker_.put(328, 2);
   worker_.put(336, 99);
   worker_.put(344, 16);
@@ -147,10 +146,10 @@ TEST_F(RingTest, ReadsTheHeaderCells) {
   EXPECT_EQ(phase_name(77), "unknown");
 }
 
-TEST_F(RingTest, AWorkerThatDiedWithinAPhaseChangeStillHasAStatus) {
-  worker_.put(256, 1);
-  worker_.put(264, 2);
-  EXPECT_EQ(reader_.status().phase, 2U);
+TEST_F(RingTest, AWorkerThatDiedWithinACheckpointCellStillHasAStatus) {
+  worker_.put(320, 1);
+  worker_.put(328, 2);
+  EXPECT_EQ(reader_.status().checkpoints_saved, 2U);
 }
 
 TEST_F(RingTest, CommandsAnExit) {

@@ -6,6 +6,8 @@ import functools
 from types import ModuleType
 from typing import Any
 
+from torch import Tensor
+
 from shanty.hooks.wrap import is_compiling, is_grad_enabled, never_compile
 from shanty.recorder import EVAL, Recorder
 
@@ -62,7 +64,8 @@ def _next_of_new_workers(original: Any, iterator: Any, recorder: Recorder) -> An
 
 def _count(batch: Any, recorder: Recorder) -> None:
     try:
-        samples = count_samples(batch)
+        first = batch[0] if type(batch) in (list, tuple) and batch else batch
+        samples = first.size(0) if type(first) is Tensor and first.dim() else count_samples(batch)
         if samples is not None:
             recorder.add_samples(samples)
     except Exception as error:

@@ -8,7 +8,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from shanty.hooks.wrap import is_compiling, never_compile
 from shanty.recorder import Recorder
@@ -34,20 +34,24 @@ class LossReader:
     def read(self, tensors: Any, recorder: Recorder) -> None:
         """Takes the loss that a backward started from, when it is one."""
         try:
-            loss = _value(tensors)
             if self._scaled is not None:
-                if self._scaled() is tensors:
-                    loss = self._before_scaling
+                is_scaled = self._scaled() is tensors
                 self._scaled = None
-            if loss is not None:
-                recorder.add_loss(loss)
+                if is_scaled:
+                    if self._before_scaling is not None:
+                        recorder.add_loss(self._before_scaling)
+                    return
+            # No subclass: a DTensor's item() would be a collective.
+            if type(tensors) is Tensor and tensors.is_cpu and tensors.numel() == 1:
+                loss = tensors.item()
+                if type(loss) is float:
+                    recorder.add_loss(loss)
         except Exception as error:
             recorder.fail(error)
 
 
 def _value(tensor: Any) -> float | None:
-    # No subclass: a DTensor's item() would be a collective.
-    if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.numel() != 1:
+    if type(tensor) is not Tensor or not tensor.is_cpu or tensor.numel() != 1:
         return None
     value = tensor.item()
     return value if type(value) is float else None

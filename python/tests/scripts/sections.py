@@ -10,10 +10,15 @@ import os
 import struct
 from typing import Any, Iterator
 
+from shanty.recorder import get_recorder
+
 _found: dict[str, dict[str, Any]] = {}
 
 
 def head() -> int:
+    recorder = get_recorder()
+    if recorder is not None:
+        recorder.flush()
     # Not when this module is imported: spawned loader workers import it too, without the ring.
     with mmap.mmap(int(os.environ["SHANTY_RING_FD"]), 0) as ring:
         return int(struct.unpack_from("<Q", ring, 384)[0])
