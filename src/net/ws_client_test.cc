@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
+#include <thread>
+#include <vector>
+
 #include "net/address.h"
 #include "net/test_support.h"
 
@@ -232,6 +237,34 @@ TEST(WsServer, ASecondServerOnThePortIsToldSo) {
   ASSERT_FALSE(second.ok());
   EXPECT_TRUE(in_use);
   EXPECT_THAT(second.error().message, HasSubstr("cannot listen on 127.0.0.1:"));
+}
+
+TEST(WsServer, OfSeveralThatStartAtOnceExactlyOneHasThePort) {
+  constexpr int kRounds = 200;
+  constexpr int kServers = 3;
+  uint16_t port = 0;
+  {
+    boost::asio::io_context io;
+    port = TestServer(io, {}).server->port();
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    std::barrier start(kServers);
+    std::barrier end(kServers);
+    std::atomic<int> listening = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kServers; ++i) {
+      threads.emplace_back([&] {
+        boost::asio::io_context io;
+        start.arrive_and_wait();
+        const auto server =
+            WsServer::listen(io, {.host = "127.0.0.1", .port = port, .token = kToken}, {});
+        if (server.ok()) ++listening;
+        end.arrive_and_wait();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(listening, 1) << "round " << round;
+  }
 }
 
 TEST(WsServer, AnUnknownHostIsAnErrorAndNotInUse) {

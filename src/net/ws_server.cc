@@ -10,10 +10,12 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "net/address.h"
 #include "net/tls.h"
 #include "net/ws_stream.h"
@@ -26,6 +28,8 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
 constexpr auto kRejectionNoteEvery = std::chrono::seconds(1);
+constexpr int kListenAttempts = 10;
+constexpr auto kListenRetryUnit = std::chrono::milliseconds(1);
 constexpr auto kAcceptRetryAfter = std::chrono::milliseconds(50);  // out of descriptors or memory
 
 std::string numeric_address(const tcp::socket& socket) {
@@ -37,7 +41,10 @@ std::string numeric_address(const tcp::socket& socket) {
   return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
 }
 
-error_code open_acceptor(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
+enum class Stage { kBind, kListen };
+
+error_code try_to_listen(tcp::acceptor& acceptor, const tcp::endpoint& endpoint, Stage& stage) {
+  stage = Stage::kBind;
   error_code error;
   acceptor.open(endpoint.protocol(), error);
   if (error) return error;
@@ -47,7 +54,25 @@ error_code open_acceptor(tcp::acceptor& acceptor, const tcp::endpoint& endpoint)
     acceptor.set_option(asio::ip::v6_only(false), error);
   }
   if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return error;
+  stage = Stage::kListen;
+  acceptor.listen(asio::socket_base::max_listen_connections, error);
+  return error;
+}
+
+// With SO_REUSEADDR several may bind, and of those that listen at the same moment Linux may refuse
+// all. A later bind fails where another does listen, so whoever was refused tries again.
+error_code open_acceptor(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
+  error_code error;
+  for (int attempt = 0; attempt < kListenAttempts; ++attempt) {
+    Stage stage{};
+    error = try_to_listen(acceptor, endpoint, stage);
+    if (error != asio::error::address_in_use || stage != Stage::kListen) break;
+    error_code ignored;
+    acceptor.close(ignored);
+    const auto byte = static_cast<unsigned char>(secure_random_bytes(1)[0]);
+    std::this_thread::sleep_for(kListenRetryUnit * (byte % 16));
+  }
   return error;
 }
 
