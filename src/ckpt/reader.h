@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ckpt/manifest.h"
+#include "ckpt/vfs.h"
+
+namespace shanty::ckpt {
+
+// What is wanted of one tensor, to be put row-major at `out`.
+struct Want {
+  std::string name;  // an alias is followed
+  std::vector<Box> boxes;
+  char* out = nullptr;  // room for all boxes, one after the other
+};
+
+struct Damage {
+  std::string file;              // in the checkpoint directory
+  std::optional<uint64_t> chunk; // of kChunkBytes; absent: the file as a whole
+  std::string what;              // "checksum does not match", "is 12 bytes short", "cannot be read: ..."
+};
+std::string describe(const Damage& damage);
+
+// One committed checkpoint, opened for reading. Every byte that leaves it was checked against its
+// chunk's CRC32C; a chunk that was checked once through this object is not checked again.
+// Thread-safe.
+class CheckpointReader {
+ public:
+  virtual ~CheckpointReader() = default;
+  virtual const Manifest& manifest() const = 0;
+  virtual const std::string& directory() const = 0;
+  // Fills all wants; ranges that lie near each other are read in one go, by `threads` threads.
+  // Error: a name that is not there, a box outside of the tensor, or damage (then see damage()).
+  virtual Status read(const std::vector<Want>& wants, int threads) = 0;
+  // One whole small file of the manifest, checked.
+  virtual Result<std::string> read_file(const std::string& path) = 0;
+  // The damage met so far.
+  virtual std::vector<Damage> damage() const = 0;
+};
+
+Result<std::unique_ptr<CheckpointReader>> open_checkpoint(Vfs& vfs, const std::string& directory);
+
+// The newest committed one under `root` (at most `step` where given) whose manifest is whole and
+// whose files have their sizes; `skipped` is told the directory and why of each newer one that
+// is not. nullptr: there is none.
+Result<std::unique_ptr<CheckpointReader>> open_newest(
+    Vfs& vfs, const std::string& root, std::optional<uint64_t> step,
+    std::vector<std::pair<std::string, std::string>>& skipped);
+
+// Reads every byte (from the device where possible) and checks CRC32C and XXH3.
+std::vector<Damage> verify_checkpoint(Vfs& vfs, const std::string& directory, int threads);
+
+}  // namespace shanty::ckpt

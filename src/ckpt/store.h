@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ckpt/manifest.h"
+#include "ckpt/vfs.h"
+
+namespace shanty::ckpt {
+
+// The directory of checkpoints: what docs/formats/checkpoint.md says of commit, fencing, reading and
+// pruning. All functions may block on storage.
+
+// What one rank has written, for rank 0.
+struct Receipt {
+  int rank = 0;
+  std::vector<StoredFile> files;
+  std::map<std::string, StoredTensor> tensors;  // pieces count files of this receipt
+  std::map<std::string, std::string> aliases;
+};
+std::string encode_receipt(const Receipt& receipt);
+Result<Receipt> decode_receipt(std::string_view text);
+
+// The right of one generation to commit.
+struct Fence {
+  std::string root;
+  std::string run;
+  uint64_t generation = 0;
+  std::string nonce;
+};
+
+// Rank 0, once: makes `root` (and its parents) where it is missing, refuses a root that a newer
+// generation of the same run holds, replaces GENERATION, finishes commits that a crash cut short
+// (visible rename, `latest`), moves uncommitted leftovers of others into .trash/ and empties that.
+Result<Fence> open_root(Vfs& vfs, const std::string& root, const std::string& run,
+                        uint64_t generation);
+
+// Rank 0, before any rank writes: makes .inprogress-... with model/, optim/, state/ in it.
+Status make_in_progress(Vfs& vfs, const Fence& fence, const CheckpointId& id);
+
+struct WriteOptions {
+  int threads = 2;
+  uint64_t rate_bytes_per_s = 0;  // 0 = no limit
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+// One file of a rank from memory: `image` begins at a multiple of 4096 and may be read up to the
+// next multiple after its end. O_DIRECT where possible. Synced and closed, both checked; on any
+// error the file is removed and the error returned. `crc32c` per chunk is taken as given when not
+// empty, else computed; xxh3 is computed here. The caller syncs the directory with sync_written.
+Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir, const std::string& path,
+                               int rank, std::string_view image, std::vector<uint32_t> crc32c,
+                               const WriteOptions& options);
+// The directories of the files that this rank wrote.
+Status sync_written(Vfs& vfs, const std::string& in_progress_dir,
+                    const std::vector<StoredFile>& files);
+
+// Rank 0: all receipts of `world_size` ranks -> committed, then visible, then `latest`. After an
+// error before the manifest's rename the checkpoint does not exist; errors after it are returned
+// as `note` since the commit stands.
+struct Committed {
+  std::string directory;  // under its visible name where that worked
+  std::string note;       // "" or what could not be done after the commit
+};
+Result<Committed> commit(Vfs& vfs, const Fence& fence, const CheckpointId& id, int world_size,
+                         const std::vector<Receipt>& receipts, const std::string& global_json);
+
+// Gives an attempt up: renames it into .trash/ and deletes it. Best effort.
+void abandon(Vfs& vfs, const Fence& fence, const CheckpointId& id);
+
+enum class CheckpointState { kCommitted, kInProgress, kDamaged };
+struct Listed {
+  std::string directory;  // full path
+  CheckpointId id;
+  CheckpointState state = CheckpointState::kInProgress;
+  bool pinned = false;
+  std::string problem;               // of a damaged one
+  std::optional<ManifestSummary> summary;
+};
+// Newest first. Reads the first line of each manifest only: damage elsewhere is not seen.
+Result<std::vector<Listed>> list_checkpoints(Vfs& vfs, const std::string& root);
+
+Status pin(Vfs& vfs, const std::string& checkpoint_dir, const std::string& why);
+
+struct PruneOptions {
+  size_t keep = 3;       // newest committed ones, >= 1
+  bool dry_run = false;
+  // Reads a checkpoint back whole; prune asks it of the newest until one is whole.
+  std::function<bool(const Listed&)> is_whole;
+};
+// Returns what was (or would be) removed. Removes nothing when no checkpoint reads back whole.
+Result<std::vector<Listed>> prune(Vfs& vfs, const std::string& root, const PruneOptions& options);
+
+}  // namespace shanty::ckpt
