@@ -10,7 +10,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -25,6 +24,7 @@
 #include "gang/agent.h"
 #include "gang/agent_state.h"
 #include "net/address.h"
+#include "net/parent_watch.h"
 #include "net/ws_client.h"
 #include "os/process.h"
 #include "run/events.h"
@@ -160,7 +160,7 @@ class AgentShell {
     signals_.cancel();
     deadline_timer_.cancel();
     drain_timer_.cancel();
-    parent_.close();
+    parent_.stop();
     client_.stop();
   }
 
@@ -274,18 +274,7 @@ class AgentShell {
   }
 
   void watch_parent() {
-    if (spec_.parent_pid == 0) return;
-    auto pidfd = open_pidfd(spec_.parent_pid);
-    if (!pidfd || ::getppid() != spec_.parent_pid) return on_parent_death();
-    parent_.assign(pidfd->release());
-    parent_.async_wait(asio::posix::stream_descriptor::wait_read,
-                       [this](boost::system::error_code error) {
-                         if (!error) on_parent_death();
-                       });
-  }
-
-  void on_parent_death() {
-    asio::post(io_, [this] {
+    parent_.start(spec_.parent_pid, [this] {
       handle(gang::LeaveRequested{
           fmt::format("the shanty run that started this agent (pid {}) died", spec_.parent_pid)});
     });
@@ -360,7 +349,7 @@ class AgentShell {
   asio::signal_set signals_;
   asio::steady_timer deadline_timer_;
   asio::steady_timer drain_timer_;
-  asio::posix::stream_descriptor parent_;
+  net::ParentWatch parent_;
   gang::Report last_report_;
   std::string facts_;
   Fd master_port_;   // held while the workers of this generation may bind it

@@ -6,11 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include <unistd.h>
-
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -19,6 +15,7 @@
 #include "coordinator/account.h"
 #include "gang/coordinator.h"
 #include "gang/coordinator_state.h"
+#include "net/parent_watch.h"
 #include "net/ws_server.h"
 #include "os/process.h"
 #include "wire/messages.h"
@@ -183,7 +180,7 @@ class CoordinatorShell {
     signals_.cancel();
     deadline_timer_.cancel();
     live_timer_.cancel();
-    parent_.close();
+    parent_.stop();
     server_->stop();
   }
 
@@ -227,18 +224,7 @@ class CoordinatorShell {
   }
 
   void watch_parent() {
-    if (spec_.parent_pid == 0) return;
-    auto pidfd = open_pidfd(spec_.parent_pid);
-    if (!pidfd || ::getppid() != spec_.parent_pid) return on_parent_death();
-    parent_.assign(pidfd->release());
-    parent_.async_wait(asio::posix::stream_descriptor::wait_read,
-                       [this](boost::system::error_code error) {
-                         if (!error) on_parent_death();
-                       });
-  }
-
-  void on_parent_death() {
-    asio::post(io_, [this] {
+    parent_.start(spec_.parent_pid, [this] {
       handle(gang::StopRequested{
           fmt::format("the shanty run that started the job (pid {}) died", spec_.parent_pid)});
     });
@@ -257,7 +243,7 @@ class CoordinatorShell {
   asio::signal_set signals_;
   asio::steady_timer deadline_timer_;
   asio::steady_timer live_timer_;
-  asio::posix::stream_descriptor parent_;
+  net::ParentWatch parent_;
   std::map<net::ConnId, Peer> peers_;
   std::map<uint64_t, net::ConnId> connections_;  // by incarnation
   std::map<int, RankTelemetry> ranks_;           // of the current generation
