@@ -15,6 +15,7 @@
 #include "os/files.h"
 #include "run/believable_time.h"
 #include "run/json_fields.h"
+#include "run/json_file.h"
 
 namespace shanty {
 namespace {
@@ -42,32 +43,24 @@ std::string encode_run_info(const RunInfo& info) {
   return print_json_pretty(out);
 }
 
-Result<RunInfo> decode_run_info(const std::string& path, std::string_view text) {
-  const auto parsed = parse_json(text);
-  if (!parsed || !parsed->is_object()) return Error{"reading " + path + ": not a JSON object"};
-  if (json_int(*parsed, "format") != kRunJsonFormat) {
-    return Error{"reading " + path + ": of a format this shanty does not know"};
-  }
+Result<RunInfo> read_run_info(const std::string& directory) {
+  const std::string path = run_json_path(directory);
+  const json in = TRY(read_json_file(path, kRunJsonFormat, kMaxRunJsonBytes));
   RunInfo info;
-  info.run_id = json_string(*parsed, "run_id");
-  info.job_name = json_string(*parsed, "job");
-  info.working_directory = json_string(*parsed, "working_directory");
-  info.host = json_string(*parsed, "host");
-  info.nodes = json_int(*parsed, "nodes", 1);
-  info.slots = json_int(*parsed, "slots", 1);
-  info.started_unix_ns = believable_unix_ns(json_int64(*parsed, "started_unix_ns"));
-  if (const json* words = json_array(*parsed, "command")) {
+  info.run_id = json_string(in, "run_id");
+  info.job_name = json_string(in, "job");
+  info.working_directory = json_string(in, "working_directory");
+  info.host = json_string(in, "host");
+  info.nodes = json_int(in, "nodes", 1);
+  info.slots = json_int(in, "slots", 1);
+  info.started_unix_ns = believable_unix_ns(json_int64(in, "started_unix_ns"));
+  if (const json* words = json_array(in, "command")) {
     for (const json& word : *words) {
       if (word.is_string()) info.command.push_back(word.get<std::string>());
     }
   }
   if (info.run_id.empty()) return Error{"reading " + path + ": no run_id in it"};
   return info;
-}
-
-Result<RunInfo> read_run_info(const std::string& directory) {
-  const std::string path = run_json_path(directory);
-  return decode_run_info(path, TRY(read_file(path, kMaxRunJsonBytes)));
 }
 
 Result<std::string> absolute_path(const std::string& path) {

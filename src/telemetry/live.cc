@@ -11,6 +11,7 @@
 #include "os/files.h"
 #include "run/believable_time.h"
 #include "run/json_fields.h"
+#include "run/json_file.h"
 
 namespace shanty {
 namespace {
@@ -89,6 +90,22 @@ RankTelemetry rank_from_json(const json& in) {
   return telemetry;
 }
 
+LiveState live_from_json(const json& in) {
+  LiveState state;
+  state.unix_ns = believable_unix_ns(json_int64(in, "unix_ns"));
+  state.state = json_string(in, "state");
+  state.text = json_string(in, "text");
+  state.generation = json_uint64(in, "generation");
+  state.restarts = json_int(in, "restarts");
+  state.started_unix_ns = believable_unix_ns(json_int64(in, "started_unix_ns"));
+  state.nodes = json_int(in, "nodes");
+  state.world_size = json_int(in, "world_size");
+  if (const json* ranks = json_array(in, "ranks")) {
+    for (const json& rank : *ranks) state.ranks.push_back(rank_from_json(rank));
+  }
+  return state;
+}
+
 }  // namespace
 
 std::string encode_rank_telemetry(const RankTelemetry& telemetry) {
@@ -119,22 +136,7 @@ std::string encode_live(const LiveState& state) {
 }
 
 Result<LiveState> decode_live(std::string_view text) {
-  const auto parsed = parse_json(text);
-  if (!parsed || !parsed->is_object()) return Error{"not a JSON object"};
-  if (json_int(*parsed, "format") != kLiveFormat) return Error{"of an unknown format"};
-  LiveState state;
-  state.unix_ns = believable_unix_ns(json_int64(*parsed, "unix_ns"));
-  state.state = json_string(*parsed, "state");
-  state.text = json_string(*parsed, "text");
-  state.generation = json_uint64(*parsed, "generation");
-  state.restarts = json_int(*parsed, "restarts");
-  state.started_unix_ns = believable_unix_ns(json_int64(*parsed, "started_unix_ns"));
-  state.nodes = json_int(*parsed, "nodes");
-  state.world_size = json_int(*parsed, "world_size");
-  if (const json* ranks = json_array(*parsed, "ranks")) {
-    for (const json& rank : *ranks) state.ranks.push_back(rank_from_json(rank));
-  }
-  return state;
+  return live_from_json(TRY(parse_json_file(text, kLiveFormat)));
 }
 
 Status write_live(const std::string& path, const LiveState& state) {
@@ -142,7 +144,7 @@ Status write_live(const std::string& path, const LiveState& state) {
 }
 
 Result<LiveState> read_live(const std::string& path) {
-  return decode_live(TRY(read_file(path, kMaxLiveBytes))).context("reading " + path);
+  return live_from_json(TRY(read_json_file(path, kLiveFormat, kMaxLiveBytes)));
 }
 
 JobProgress summarize(const std::vector<RankTelemetry>& ranks) {

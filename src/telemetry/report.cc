@@ -12,6 +12,7 @@
 #include "os/files.h"
 #include "run/believable_time.h"
 #include "run/json_fields.h"
+#include "run/json_file.h"
 #include "telemetry/live.h"
 #include "telemetry/step_ledger.h"
 #include "telemetry/steps_file.h"
@@ -22,6 +23,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kReportFormat = 1;
+constexpr size_t kMaxReportBytes = 16 * 1024 * 1024;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // Of one rank in one generation; later ones are left out with a note. 4 M records are 256 MB.
 constexpr size_t kMaxRecordsPerRank = 4 * 1024 * 1024;
@@ -152,6 +154,42 @@ std::vector<std::string> strings_from_json(const json& in, const char* name) {
   return out;
 }
 
+Report report_from_json(const json& in) {
+  Report report;
+  report.run_id = json_string(in, "run_id");
+  report.job_name = json_string(in, "job");
+  report.run_directory = json_string(in, "run_directory");
+  report.outcome = json_string(in, "outcome");
+  report.reason = json_string(in, "reason");
+  report.started_unix_ns = believable_unix_ns(json_int64(in, "started_unix_ns"));
+  report.ended_unix_ns = believable_unix_ns(json_int64(in, "ended_unix_ns"));
+  report.nodes = json_int(in, "nodes");
+  report.world_size = json_int(in, "world_size");
+  report.generations = json_uint64(in, "generations");
+  if (const json* failures = json_array(in, "failures")) {
+    for (const json& failure : *failures) report.failures.push_back(failure_from_json(failure));
+  }
+  report.wall_time_s = json_double(in, "wall_time_s");
+  report.useful_time_s = json_double(in, "useful_time_s");
+  if (const json* losses = json_array(in, "losses")) {
+    for (const json& loss : *losses) {
+      report.losses.push_back({json_string(loss, "cause"), json_double(loss, "seconds")});
+    }
+  }
+  report.has_steps = in.contains("steps") && in["steps"].is_number_unsigned();
+  report.steps = json_uint64(in, "steps");
+  report.repeated_steps = json_uint64(in, "repeated_steps");
+  report.has_last_step = in.contains("last_step") && in["last_step"].is_number_unsigned();
+  report.last_step = json_uint64(in, "last_step");
+  report.samples_per_s = json_double(in, "samples_per_s", kUnknown);
+  report.final_loss = json_double(in, "final_loss", kUnknown);
+  report.checkpoints_saved = json_uint64(in, "checkpoints_saved");
+  report.checkpoint_paths = strings_from_json(in, "checkpoint_paths");
+  report.logs = json_string(in, "logs");
+  report.notes = strings_from_json(in, "notes");
+  return report;
+}
+
 }  // namespace
 
 Report build_report(const RunDir& run, int64_t now_unix_ns) {
@@ -207,43 +245,11 @@ std::string encode_report(const Report& report) {
 }
 
 Result<Report> decode_report(std::string_view text) {
-  const auto parsed = parse_json(text);
-  if (!parsed || !parsed->is_object()) return Error{"not a JSON object"};
-  const json& in = *parsed;
-  if (json_int(in, "format") != kReportFormat) return Error{"of an unknown format"};
-  Report report;
-  report.run_id = json_string(in, "run_id");
-  report.job_name = json_string(in, "job");
-  report.run_directory = json_string(in, "run_directory");
-  report.outcome = json_string(in, "outcome");
-  report.reason = json_string(in, "reason");
-  report.started_unix_ns = believable_unix_ns(json_int64(in, "started_unix_ns"));
-  report.ended_unix_ns = believable_unix_ns(json_int64(in, "ended_unix_ns"));
-  report.nodes = json_int(in, "nodes");
-  report.world_size = json_int(in, "world_size");
-  report.generations = json_uint64(in, "generations");
-  if (const json* failures = json_array(in, "failures")) {
-    for (const json& failure : *failures) report.failures.push_back(failure_from_json(failure));
-  }
-  report.wall_time_s = json_double(in, "wall_time_s");
-  report.useful_time_s = json_double(in, "useful_time_s");
-  if (const json* losses = json_array(in, "losses")) {
-    for (const json& loss : *losses) {
-      report.losses.push_back({json_string(loss, "cause"), json_double(loss, "seconds")});
-    }
-  }
-  report.has_steps = in.contains("steps") && in["steps"].is_number_unsigned();
-  report.steps = json_uint64(in, "steps");
-  report.repeated_steps = json_uint64(in, "repeated_steps");
-  report.has_last_step = in.contains("last_step") && in["last_step"].is_number_unsigned();
-  report.last_step = json_uint64(in, "last_step");
-  report.samples_per_s = json_double(in, "samples_per_s", kUnknown);
-  report.final_loss = json_double(in, "final_loss", kUnknown);
-  report.checkpoints_saved = json_uint64(in, "checkpoints_saved");
-  report.checkpoint_paths = strings_from_json(in, "checkpoint_paths");
-  report.logs = json_string(in, "logs");
-  report.notes = strings_from_json(in, "notes");
-  return report;
+  return report_from_json(TRY(parse_json_file(text, kReportFormat)));
+}
+
+Result<Report> read_report(const std::string& path) {
+  return report_from_json(TRY(read_json_file(path, kReportFormat, kMaxReportBytes)));
 }
 
 Status write_report(const std::string& path, const Report& report) {

@@ -94,5 +94,6 @@ Report build_report(const RunDir& run, int64_t now_unix_ns);
 std::string encode_report(const Report& report);  // pretty JSON with a final newline
 Result<Report> decode_report(std::string_view json);
 Status write_report(const std::string& path, const Report& report);
+Result<Report> read_report(const std::string& path);
 
 }  // namespace shanty

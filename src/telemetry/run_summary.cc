@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "os/files.h"
 #include "run/events.h"
 #include "run/json_fields.h"
 #include "telemetry/live.h"
@@ -12,12 +11,6 @@
 
 namespace shanty {
 namespace {
-
-constexpr size_t kMaxReportBytes = 16 * 1024 * 1024;
-
-Result<Report> read_report(const RunDir& run) {
-  return decode_report(TRY(read_file(run.report_json(), kMaxReportBytes)));
-}
 
 void use_live(const LiveState& live, RunSummary& summary) {
   summary.state = live.state.empty() ? summary.state : live.state;
@@ -71,7 +64,7 @@ RunSummary summarize_run(const RunDir& run) {
   summary.world_size = run.info().world_size();
   const auto live = read_live(run.live_json());
   if (live) use_live(*live, summary);
-  const auto report = read_report(run);
+  const auto report = read_report(run.report_json());
   if (report && report->outcome != "running") {
     use_report(*report, summary);
   } else if (!run.is_running()) {
