@@ -10,7 +10,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
@@ -25,6 +24,7 @@
 #include "gang/agent_state.h"
 #include "net/address.h"
 #include "net/parent_watch.h"
+#include "net/signal_watch.h"
 #include "net/ws_client.h"
 #include "os/process.h"
 #include "run/events.h"
@@ -79,7 +79,7 @@ class AgentShell {
         workers_(spec_, run_, pump_),
         monitor_(run_),
         injector_(spec_.injects),
-        signals_(io_, SIGCHLD, SIGTERM, SIGINT),
+        signals_(io_, {SIGCHLD, SIGTERM, SIGINT}),
         deadline_timer_(io_),
         drain_timer_(io_),
         parent_(io_),
@@ -87,7 +87,7 @@ class AgentShell {
 
   int run() {
     if (spec_.wanted_node_rank >= 0) open_events(spec_.wanted_node_rank);
-    wait_for_signal();
+    signals_.start([this](int signal) { on_signal(signal); });
     watch_parent();
     offer_port();
     client_.start();
@@ -157,7 +157,7 @@ class AgentShell {
     outcome_ = action.outcome;
     leaving_ = true;
     record(event_kind::kAgentLeft, action.reason);
-    signals_.cancel();
+    signals_.stop();
     deadline_timer_.cancel();
     drain_timer_.cancel();
     parent_.stop();
@@ -184,13 +184,9 @@ class AgentShell {
     handle(gang::DirectiveReceived{std::move(message->directive)});
   }
 
-  void wait_for_signal() {
-    signals_.async_wait([this](boost::system::error_code error, int signal) {
-      if (error) return;
-      wait_for_signal();
-      if (signal == SIGCHLD) return on_child_signal();
-      handle(gang::LeaveRequested{"the agent got " + signal_name(signal)});
-    });
+  void on_signal(int signal) {
+    if (signal == SIGCHLD) return on_child_signal();
+    handle(gang::LeaveRequested{"the agent got " + signal_name(signal)});
   }
 
   void on_child_signal() {
@@ -346,7 +342,7 @@ class AgentShell {
   Monitor monitor_;
   Injector injector_;
   OomWatch oom_;
-  asio::signal_set signals_;
+  net::SignalWatch signals_;
   asio::steady_timer deadline_timer_;
   asio::steady_timer drain_timer_;
   net::ParentWatch parent_;

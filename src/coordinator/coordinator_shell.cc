@@ -7,7 +7,6 @@
 #include <optional>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "gang/coordinator.h"
 #include "gang/coordinator_state.h"
 #include "net/parent_watch.h"
+#include "net/signal_watch.h"
 #include "net/ws_server.h"
 #include "os/process.h"
 #include "wire/messages.h"
@@ -72,12 +72,10 @@ class CoordinatorShell {
         run_(std::move(run)),
         account_(std::move(account)),
         state_{.config = make_config(spec, std::move(past))},
-        signals_(io_, SIGTERM, SIGINT, SIGHUP),
+        signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}),
         deadline_timer_(io_),
         live_timer_(io_),
-        parent_(io_) {
-    signals_.add(SIGQUIT);
-  }
+        parent_(io_) {}
 
   int run() {
     bool in_use = false;
@@ -94,7 +92,8 @@ class CoordinatorShell {
       return 3;
     }
     server_ = std::move(*server);
-    wait_for_signal();
+    signals_.start(
+        [this](int signal) { handle(gang::StopRequested{"stopped by " + signal_name(signal)}); });
     watch_parent();
     handle(gang::Tick{});
     if (!spec_.stop_reason.empty()) handle(gang::StopRequested{spec_.stop_reason});
@@ -177,7 +176,7 @@ class CoordinatorShell {
     finished_ = true;
     write_live_now();
     account_.write_report();
-    signals_.cancel();
+    signals_.stop();
     deadline_timer_.cancel();
     live_timer_.cancel();
     parent_.stop();
@@ -215,14 +214,6 @@ class CoordinatorShell {
     account_.write_live(live);
   }
 
-  void wait_for_signal() {
-    signals_.async_wait([this](boost::system::error_code error, int signal) {
-      if (error) return;
-      wait_for_signal();
-      handle(gang::StopRequested{"stopped by " + signal_name(signal)});
-    });
-  }
-
   void watch_parent() {
     parent_.start(spec_.parent_pid, [this] {
       handle(gang::StopRequested{
@@ -240,7 +231,7 @@ class CoordinatorShell {
   Account account_;
   asio::io_context io_{1};
   gang::CoordinatorState state_;
-  asio::signal_set signals_;
+  net::SignalWatch signals_;
   asio::steady_timer deadline_timer_;
   asio::steady_timer live_timer_;
   net::ParentWatch parent_;

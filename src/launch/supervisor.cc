@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
@@ -19,6 +18,7 @@
 #include "coordinator/coordinator_shell.h"
 #include "coordinator/coordinator_spec.h"
 #include "net/address.h"
+#include "net/signal_watch.h"
 #include "os/process.h"
 #include "run/events.h"
 #include "telemetry/report.h"
@@ -58,11 +58,8 @@ class Supervisor::Impl {
       : config_(config),
         run_(run),
         token_(std::move(token)),
-        signals_(io_, SIGCHLD, SIGTERM, SIGINT),
-        timer_(io_) {
-    signals_.add(SIGHUP);
-    signals_.add(SIGQUIT);
-  }
+        signals_(io_, {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}),
+        timer_(io_) {}
 
   Result<SupervisorResult> run() {
     program_ = TRY(own_executable());
@@ -70,7 +67,7 @@ class Supervisor::Impl {
     events_.emplace(TRY(EventWriter::open(run_.command_events(first_node()),
                                           fmt::format("command-{}", first_node()))));
     TRY_STATUS(choose_endpoint());
-    wait_for_signal();
+    signals_.start([this](int signal) { on_signal(signal); });
     if (config_.may_host || !config_.several_machines) TRY_STATUS(start_coordinator(false));
     for (const int node : config_.local_nodes) TRY_STATUS(start_agent(node));
     io_.run();
@@ -154,13 +151,9 @@ class Supervisor::Impl {
                   .new_session = true});
   }
 
-  void wait_for_signal() {
-    signals_.async_wait([this](boost::system::error_code error, int signal) {
-      if (error) return;
-      wait_for_signal();
-      if (signal == SIGCHLD) return on_child_signal();
-      on_stop_signal(signal);
-    });
+  void on_signal(int signal) {
+    if (signal == SIGCHLD) return on_child_signal();
+    on_stop_signal(signal);
   }
 
   void on_stop_signal(int signal) {
@@ -283,7 +276,7 @@ class Supervisor::Impl {
   }
 
   void stop_loop() {
-    signals_.cancel();
+    signals_.stop();
     if (goodbye_) goodbye_->cancel();
     if (comeback_) comeback_->cancel();
   }
@@ -345,7 +338,7 @@ class Supervisor::Impl {
   const std::string token_;
   std::string program_;
   asio::io_context io_{1};
-  asio::signal_set signals_;
+  net::SignalWatch signals_;
   asio::steady_timer timer_;
   std::optional<asio::steady_timer> goodbye_;
   std::optional<EventWriter> events_;
