@@ -59,6 +59,12 @@ def test_a_job_file_runs_with_its_environment_and_arguments(start, script, tmp_p
     assert run.stdout.decode().strip().endswith("blue ['--lr', '0.1', '--more']"), run.describe()
 
 
+def test_arguments_that_are_no_text_reach_the_script_as_they_are(start, script):
+    run = start(script("import os, sys; print(os.fsencode(sys.argv[1]))"), "a\udcffb").wait()
+    assert run.code == 0, run.describe()
+    assert b"b'a\\xffb'" in run.stdout
+
+
 def test_a_failing_rank_fails_the_job_with_its_own_words(start, script):
     run = start(
         "--nproc-per-node", 2,

@@ -22,9 +22,9 @@ NLOHMANN_JSON_SERIALIZE_ENUM(InjectKind, {{InjectKind::kKill, "kill"},
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Inject, kind, rank, node_rank, step, generation,
                                                 exit_code, factor, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentSpec, run_dir, run_id, wanted_node_rank, slots,
-                                                coordinator_host, coordinator_port, tls, token,
-                                                address, parent_pid, command, working_dir, env,
-                                                python_dir, elastic_run_id, role,
+                                                nodes_here, coordinator_host, coordinator_port, tls,
+                                                token, address, parent_pid, command, working_dir,
+                                                env, python_dir, elastic_run_id, role,
                                                 elastic_max_restarts, total_steps, grace_s,
                                                 restart_grace_s, orphan_limit_s,
                                                 first_contact_limit_s, injects)
@@ -105,11 +105,16 @@ Result<Inject> parse_inject(std::string_view text) {
   return inject;
 }
 
-std::string encode_agent_spec(const AgentSpec& spec) { return nlohmann::json(spec).dump(); }
+// MessagePack, because arguments and paths may hold bytes that JSON text cannot say.
+std::string encode_agent_spec(const AgentSpec& spec) {
+  std::string out;
+  nlohmann::json::to_msgpack(nlohmann::json(spec), out);
+  return out;
+}
 
 Result<AgentSpec> decode_agent_spec(std::string_view text) {
   try {
-    return nlohmann::json::parse(text).get<AgentSpec>();
+    return nlohmann::json::from_msgpack(text).get<AgentSpec>();
   } catch (const nlohmann::json::exception& e) {
     return Error{fmt::format("reading the agent's spec: {}", e.what())};
   }

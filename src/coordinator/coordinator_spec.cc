@@ -11,13 +11,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CoordinatorSpec, run_dir, host, 
                                                 stop_limit_s, agent_grace_s, master_addr,
                                                 master_port, recovering, stop_reason)
 
+// MessagePack, because a path may hold bytes that JSON text cannot say.
 std::string encode_coordinator_spec(const CoordinatorSpec& spec) {
-  return nlohmann::json(spec).dump();
+  std::string out;
+  nlohmann::json::to_msgpack(nlohmann::json(spec), out);
+  return out;
 }
 
 Result<CoordinatorSpec> decode_coordinator_spec(std::string_view text) {
   try {
-    return nlohmann::json::parse(text).get<CoordinatorSpec>();
+    return nlohmann::json::from_msgpack(text).get<CoordinatorSpec>();
   } catch (const nlohmann::json::exception& e) {
     return Error{fmt::format("reading the coordinator's spec: {}", e.what())};
   }
