@@ -253,7 +253,9 @@ class AgentShell {
 
   void inject() {
     if (!injector_.active()) return;
-    for (const Injector::Done& done : injector_.check(monitor_, workers_, system_clock().now())) {
+    const auto last_step = [this](int local_rank) { return monitor_.last_step(local_rank); };
+    for (const Injector::Done& done :
+         injector_.check(workers_.world(), workers_.workers(), last_step, system_clock().now())) {
       write({.kind = std::string(event_kind::kInjected),
              .generation = workers_.world().generation,
              .rank = done.rank,

@@ -17,8 +17,8 @@ namespace {
 constexpr Duration kSlowPeriod = std::chrono::milliseconds(100);
 constexpr rlim_t kOomHeadroomBytes = 16 << 20;
 
-Worker* find_worker(WorkerSet& workers, int rank) {
-  for (Worker& worker : workers.workers()) {
+Worker* find_worker(std::vector<Worker>& workers, int rank) {
+  for (Worker& worker : workers) {
     if (worker.rank == rank) return &worker;
   }
   return nullptr;
@@ -35,6 +35,15 @@ bool starve_of_memory(pid_t pid) {
   return ::prlimit(pid, RLIMIT_AS, &limits, nullptr) == 0;
 }
 
+bool is_due(const Inject& inject, const gang::World& world, const Injector::LastStep& last_step) {
+  if (world.generation != inject.generation) return false;
+  const bool by_rank = inject.rank >= 0;
+  if (!by_rank && inject.node_rank != world.node_rank) return false;
+  const int local_rank = by_rank ? inject.rank - world.first_rank : 0;
+  if (local_rank < 0 || local_rank >= world.local_size) return false;
+  return inject.step == 0 || last_step(local_rank).value_or(0) >= inject.step;
+}
+
 }  // namespace
 
 Injector::Injector(const std::vector<Inject>& injects) {
@@ -46,11 +55,11 @@ bool Injector::active() const {
          std::any_of(pending_.begin(), pending_.end(), [](const Pending& p) { return !p.fired; });
 }
 
-std::vector<Injector::Done> Injector::check(const Monitor& monitor, WorkerSet& workers,
-                                            TimePoint now) {
+std::vector<Injector::Done> Injector::check(const gang::World& world, std::vector<Worker>& workers,
+                                            const LastStep& last_step, TimePoint now) {
   std::vector<Done> done;
   for (Pending& pending : pending_) {
-    if (pending.fired || !due(pending.inject, monitor, workers)) continue;
+    if (pending.fired || !is_due(pending.inject, world, last_step)) continue;
     pending.fired = true;
     done.push_back(fire(pending.inject, workers, now));
   }
@@ -58,20 +67,7 @@ std::vector<Injector::Done> Injector::check(const Monitor& monitor, WorkerSet& w
   return done;
 }
 
-bool Injector::due(const Inject& inject, const Monitor& monitor, const WorkerSet& workers) const {
-  const gang::World& world = workers.world();
-  if (world.generation != inject.generation) return false;
-  if (inject.rank < 0) {
-    return inject.node_rank == world.node_rank && monitor.last_step(0).value_or(0) >= inject.step &&
-           (monitor.last_step(0).has_value() || inject.step == 0);
-  }
-  const int local_rank = inject.rank - world.first_rank;
-  if (local_rank < 0 || local_rank >= world.local_size) return false;
-  const auto step = monitor.last_step(local_rank);
-  return inject.step == 0 || (step.has_value() && *step >= inject.step);
-}
-
-Injector::Done Injector::fire(const Inject& inject, WorkerSet& workers, TimePoint now) {
+Injector::Done Injector::fire(const Inject& inject, std::vector<Worker>& workers, TimePoint now) {
   if (inject.kind == InjectKind::kNetcut) {
     return {.text = fmt::format("injected: the agent's connection is cut for {} s", inject.seconds),
             .netcut_s = inject.seconds};
@@ -113,9 +109,9 @@ Injector::Done Injector::fire(const Inject& inject, WorkerSet& workers, TimePoin
 }
 
 // Runs each slowed worker for 1/factor of the time.
-void Injector::pace(WorkerSet& workers, TimePoint now) {
+void Injector::pace(const std::vector<Worker>& workers, TimePoint now) {
   std::erase_if(slowed_, [&](const Slowed& slowed) {
-    return std::none_of(workers.workers().begin(), workers.workers().end(),
+    return std::none_of(workers.begin(), workers.end(),
                         [&](const Worker& w) { return w.alive && w.pid == slowed.pid; });
   });
   for (Slowed& slowed : slowed_) {

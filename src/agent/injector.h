@@ -1,13 +1,15 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/agent_spec.h"
-#include "agent/monitor.h"
 #include "agent/worker_set.h"
 #include "base/clock.h"
+#include "gang/messages.h"
 
 namespace shanty {
 
@@ -25,7 +27,10 @@ class Injector {
     int rank = -1;
     std::optional<double> netcut_s;  // the caller cuts the agent's connection that long
   };
-  std::vector<Done> check(const Monitor& monitor, WorkerSet& workers, TimePoint now);
+  // The last step that a worker of this node completed, nullopt before its first.
+  using LastStep = std::function<std::optional<uint64_t>(int local_rank)>;
+  std::vector<Done> check(const gang::World& world, std::vector<Worker>& workers,
+                          const LastStep& last_step, TimePoint now);
 
  private:
   struct Pending {
@@ -38,9 +43,8 @@ class Injector {
     bool stopped = false;
     TimePoint next_change;
   };
-  bool due(const Inject& inject, const Monitor& monitor, const WorkerSet& workers) const;
-  Done fire(const Inject& inject, WorkerSet& workers, TimePoint now);
-  void pace(WorkerSet& workers, TimePoint now);
+  Done fire(const Inject& inject, std::vector<Worker>& workers, TimePoint now);
+  void pace(const std::vector<Worker>& workers, TimePoint now);
 
   std::vector<Pending> pending_;
   std::vector<Slowed> slowed_;

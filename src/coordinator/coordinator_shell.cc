@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "coordinator/account.h"
+#include "coordinator/live_state_name.h"
 #include "gang/coordinator.h"
 #include "gang/coordinator_state.h"
 #include "net/parent_watch.h"
@@ -46,23 +47,6 @@ gang::CoordinatorConfig make_config(const CoordinatorSpec& spec, Account::Past p
           .known_outcome = past.outcome,
           .known_reason = std::move(past.reason),
           .recovering = spec.recovering};
-}
-
-const char* live_state_name(const gang::CoordinatorState& state) {
-  switch (state.phase) {
-    case gang::JobPhase::kRecovering:
-      return "recovering";
-    case gang::JobPhase::kForming:
-      return state.max_generation == 0 ? "waiting" : "restarting";
-    case gang::JobPhase::kRunning:
-      return "running";
-    case gang::JobPhase::kStopping:
-      return state.stop_reason ? "stopping" : "restarting";
-    case gang::JobPhase::kEnding:
-    case gang::JobPhase::kFinished:
-      return gang::to_string(state.outcome);
-  }
-  return "unknown";
 }
 
 class CoordinatorShell {
