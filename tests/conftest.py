@@ -77,9 +77,12 @@ class Run:
         try:
             self.stdout, self.stderr = self.process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            left = self.processes()
+            self.kill_everything()  # an orphan would hold the pipes open
             self.stdout, self.stderr = self.process.communicate()
-            raise AssertionError(f"shanty run did not end within {limit_s} s:\n{self.describe()}")
+            raise AssertionError(
+                f"shanty run did not end within {limit_s} s; alive: {left}\n{self.describe()}"
+            ) from None
         return self
 
     @property
@@ -136,7 +139,7 @@ class Run:
         except AssertionError:
             raise AssertionError(f"left behind: {left}\n{self.describe()}") from None
 
-    def clean_up(self):
+    def kill_everything(self):
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -148,6 +151,9 @@ class Run:
                 except ProcessLookupError:
                     pass
             time.sleep(0.02)
+
+    def clean_up(self):
+        self.kill_everything()
         for stream in (self.process.stdout, self.process.stderr):
             if stream and not stream.closed:
                 stream.close()

@@ -73,6 +73,11 @@ def test_a_missing_node_is_named_and_the_job_starts_when_it_comes(start, script)
     assert first.wait().code == 0 and second.wait().code == 0, first.describe()
 
 
+REFUSED = ("the coordinator at 127.0.0.1:{} refused the token: set SHANTY_TOKEN to the same secret on"
+           " each node")
+TURNED_AWAY = "turned away 1 connection (last from 127.0.0.1: wrong or missing token)"
+
+
 def test_a_wrong_token_is_refused_and_told(start, script):
     port = free_port()
     path = script(SCRIPT)
@@ -85,13 +90,17 @@ def test_a_wrong_token_is_refused_and_told(start, script):
     wait_until(lambda: good.has_event("agent_joined"), "the first node is there")
     bad = node(1, "another-secret-altogether")
     wait_until(
-        lambda: any("refused the token" in e.get("text", "") for e in bad.events())
-        or any("turned away" in e.get("text", "") for e in good.events()),
-        "the refusal is recorded",
+        lambda: bad.has_event("warning", source="node-1", text=REFUSED.format(port + 1)),
+        "the refused node says what to do",
+    )
+    wait_until(
+        lambda: good.has_event("warning", source="coordinator", text=TURNED_AWAY),
+        "the coordinator says whom it turned away",
     )
     bad.process.send_signal(signal.SIGTERM)
     bad.wait()
-    assert b"SHANTY_TOKEN" in bad.stderr, bad.describe()
+    assert REFUSED.format(port + 1).encode() in bad.stderr, bad.describe()
+    assert bad.code == 1 and not good.has_event("agent_joined", node_rank=1)
     late = node(1, "the-secret-of-this-job")
     assert late.wait().code == 0 and good.wait().code == 0, good.describe()
 
