@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python" / "tests"))
 
 TARGET_US = 20.0
-LOOPS = ("bare", "loader", "ddp")
+LOOPS = ("bare", "loader", "ddp", "transformer")
+# Its step is long enough for one figure: steps a second.
+LONG = "transformer"
 
 
 class Hooks:
@@ -71,6 +73,17 @@ def make_loops(steps: int) -> dict[str, Callable[[], None]]:
     sgd = torch.optim.SGD([*model.parameters(), *wrapped.parameters()], lr=0.01)
     loader = DataLoader(TensorDataset(torch.randn(4 * steps, 8)), batch_size=4)
 
+    layer = torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
+    transformer = DistributedDataParallel(torch.nn.Sequential(layer, torch.nn.Linear(128, 8)))
+    adam = torch.optim.AdamW(transformer.parameters())
+    sequences = DataLoader(TensorDataset(torch.randn(4 * steps // 10, 64, 128)), batch_size=4)
+
+    def train_transformer() -> None:
+        for (x,) in sequences:
+            adam.zero_grad()
+            transformer(x).pow(2).mean().backward()
+            adam.step()
+
     def train(module: torch.nn.Module, batches: Any) -> None:
         for (x,) in batches:
             sgd.zero_grad()
@@ -82,6 +95,7 @@ def make_loops(steps: int) -> dict[str, Callable[[], None]]:
         "bare": lambda: train(model, fixed),
         "loader": lambda: train(model, loader),
         "ddp": lambda: train(wrapped, loader),
+        LONG: train_transformer,
     }
 
 
@@ -105,7 +119,7 @@ def compare(blocks: int, steps: int) -> int:
             found = {}
             for inside in (True, False) if block % 2 else (False, True):
                 hooks.put(inside)
-                found[inside] = measure(loops[name], steps)
+                found[inside] = measure(loops[name], steps // 10 if name == LONG else steps)
             # The first pair warms up.
             if block >= 0:
                 pairs.append((found[False], found[True]))
@@ -114,7 +128,7 @@ def compare(blocks: int, steps: int) -> int:
         ratio = statistics.median(h[0] / p[0] for p, h in pairs)
         added = statistics.median(h[0] - p[0] for p, h in pairs)
         added_cpu = statistics.median(h[1] - p[1] for p, h in pairs)
-        worst = max(worst, added_cpu)
+        worst = max(worst, added_cpu if name != LONG else 0)
         print(f"{name:8} {plain:9.1f} {hooked:9.1f} {ratio:6.3f} {added:8.1f} {added_cpu:10.1f}")
     print(f"target: under {TARGET_US:.0f} us of processor time added; worst {worst:.1f}")
     return 0 if worst < TARGET_US else 1
