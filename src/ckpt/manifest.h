@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,15 @@ std::string visible_name(const CheckpointId& id);      // "step-000001200.g0007.
 std::string in_progress_name(const CheckpointId& id);  // ".inprogress-step-..."
 // Of either name; nullopt for any other.
 std::optional<CheckpointId> parse_checkpoint_name(std::string_view name);
+bool is_in_progress_name(std::string_view name);
+// Each number small enough to be read back from a name.
+Status check_id(const CheckpointId& id);
+
+constexpr std::string_view kManifestName = "MANIFEST.json";
+
+// A path of a file of a checkpoint, within its directory: relative, no empty or hidden part, no
+// ".." and no manifest.
+bool is_safe_path(std::string_view path);
 
 struct StoredFile {
   std::string path;
@@ -53,8 +63,15 @@ struct Manifest {
   std::vector<StoredFile> files;
   std::map<std::string, StoredTensor> tensors;
   std::map<std::string, std::string> aliases;
-  std::string global_json = "{}";  // one JSON object
+  std::string global_json = "{}";  // one JSON object, at most kMaxGlobalNesting deep
 };
+
+constexpr size_t kMaxGlobalNesting = 48;
+
+// What a rank that wrote the files of `layout` tells of its tensors: files are counted as in
+// `layout`, empty boxes are left out.
+std::map<std::string, StoredTensor> stored_tensors(const std::vector<PieceSpec>& pieces,
+                                                   const Layout& layout);
 
 // What the first line alone tells.
 struct ManifestSummary {
@@ -66,11 +83,13 @@ struct ManifestSummary {
   uint64_t tensors = 0;
   uint64_t body_bytes = 0;
   std::string body_sha256;
+  uint64_t head_bytes = 0;  // of the first line with its newline
 };
 
 constexpr size_t kMaxSummaryBytes = 4096;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
 
+// A global_json that is no object is written as an empty one.
 std::string encode_manifest(const Manifest& manifest);
 // `text` begins with the first line; what follows it is not looked at.
 Result<ManifestSummary> decode_summary(std::string_view text);

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -20,9 +22,9 @@ struct Want {
 };
 
 struct Damage {
-  std::string file;              // in the checkpoint directory
-  std::optional<uint64_t> chunk; // of kChunkBytes; absent: the file as a whole
-  std::string what;              // "checksum does not match", "is 12 bytes short", "cannot be read: ..."
+  std::string file;               // in the checkpoint directory
+  std::optional<uint64_t> chunk;  // of kChunkBytes; absent: the file as a whole
+  std::string what;  // "checksum does not match", "is 12 bytes short", "cannot be read: ..."
 };
 std::string describe(const Damage& damage);
 
@@ -47,10 +49,12 @@ Result<std::unique_ptr<CheckpointReader>> open_checkpoint(Vfs& vfs, const std::s
 
 // The newest committed one under `root` (at most `step` where given) whose manifest is whole and
 // whose files have their sizes; `skipped` is told the directory and why of each newer one that
-// is not. nullptr: there is none.
+// is not. Directories named in `avoid` are passed over: those in which a read met damage. nullptr:
+// there is none.
 Result<std::unique_ptr<CheckpointReader>> open_newest(
     Vfs& vfs, const std::string& root, std::optional<uint64_t> step,
-    std::vector<std::pair<std::string, std::string>>& skipped);
+    std::vector<std::pair<std::string, std::string>>& skipped,
+    const std::set<std::string>& avoid = {});
 
 // Reads every byte (from the device where possible) and checks CRC32C and XXH3.
 std::vector<Damage> verify_checkpoint(Vfs& vfs, const std::string& directory, int threads);

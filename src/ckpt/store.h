@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -13,8 +15,8 @@
 
 namespace shanty::ckpt {
 
-// The directory of checkpoints: what docs/formats/checkpoint.md says of commit, fencing, reading and
-// pruning. All functions may block on storage.
+// The directory of checkpoints: what docs/formats/checkpoint.md says of commit, fencing, reading
+// and pruning. All functions may block on storage.
 
 // What one rank has written, for rank 0.
 struct Receipt {
@@ -25,6 +27,10 @@ struct Receipt {
 };
 std::string encode_receipt(const Receipt& receipt);
 Result<Receipt> decode_receipt(std::string_view text);
+
+// Puts into `manifest`, which has its world_size, what the receipts of all ranks say together.
+// Errors: a rank is missing or there twice, ranks disagree.
+Status merge_receipts(const std::vector<Receipt>& receipts, Manifest& manifest);
 
 // The right of one generation to commit.
 struct Fence {
@@ -40,11 +46,16 @@ struct Fence {
 Result<Fence> open_root(Vfs& vfs, const std::string& root, const std::string& run,
                         uint64_t generation);
 
-// Rank 0, before any rank writes: makes .inprogress-... with model/, optim/, state/ in it.
+// The id for the next attempt to save `step`: one that no directory under the root has.
+Result<CheckpointId> next_id(Vfs& vfs, const Fence& fence, uint64_t step);
+
+// Rank 0, before any rank writes: makes .inprogress-... with model/, optim/, state/ in it, synced.
+// Refuses an id that exists, under either name, and a fence that is not the newest any more.
 Status make_in_progress(Vfs& vfs, const Fence& fence, const CheckpointId& id);
 
 struct WriteOptions {
   int threads = 2;
+  bool direct = true;             // false: the image may not be read beyond its end
   uint64_t rate_bytes_per_s = 0;  // 0 = no limit
   const std::atomic<bool>* cancel = nullptr;
 };
@@ -53,16 +64,17 @@ struct WriteOptions {
 // next multiple after its end. O_DIRECT where possible. Synced and closed, both checked; on any
 // error the file is removed and the error returned. `crc32c` per chunk is taken as given when not
 // empty, else computed; xxh3 is computed here. The caller syncs the directory with sync_written.
-Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir, const std::string& path,
-                               int rank, std::string_view image, std::vector<uint32_t> crc32c,
-                               const WriteOptions& options);
+Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
+                               const std::string& path, int rank, std::string_view image,
+                               std::vector<uint32_t> crc32c, const WriteOptions& options);
 // The directories of the files that this rank wrote.
 Status sync_written(Vfs& vfs, const std::string& in_progress_dir,
                     const std::vector<StoredFile>& files);
 
 // Rank 0: all receipts of `world_size` ranks -> committed, then visible, then `latest`. After an
-// error before the manifest's rename the checkpoint does not exist; errors after it are returned
-// as `note` since the commit stands.
+// error the checkpoint is not committed and the caller abandons it (a crash before that may leave
+// it committed, if the manifest's rename was all that was done). Errors after the commit are
+// returned as `note` since the commit stands.
 struct Committed {
   std::string directory;  // under its visible name where that worked
   std::string note;       // "" or what could not be done after the commit
@@ -70,7 +82,7 @@ struct Committed {
 Result<Committed> commit(Vfs& vfs, const Fence& fence, const CheckpointId& id, int world_size,
                          const std::vector<Receipt>& receipts, const std::string& global_json);
 
-// Gives an attempt up: renames it into .trash/ and deletes it. Best effort.
+// Gives an attempt that was not committed up: renames it into .trash/ and deletes it. Best effort.
 void abandon(Vfs& vfs, const Fence& fence, const CheckpointId& id);
 
 enum class CheckpointState { kCommitted, kInProgress, kDamaged };
@@ -79,21 +91,24 @@ struct Listed {
   CheckpointId id;
   CheckpointState state = CheckpointState::kInProgress;
   bool pinned = false;
-  std::string problem;               // of a damaged one
+  std::string problem;  // of a damaged one
   std::optional<ManifestSummary> summary;
 };
-// Newest first. Reads the first line of each manifest only: damage elsewhere is not seen.
+// Newest first. Reads the first line of each manifest only: damage elsewhere is not seen. A
+// missing root has none.
 Result<std::vector<Listed>> list_checkpoints(Vfs& vfs, const std::string& root);
 
 Status pin(Vfs& vfs, const std::string& checkpoint_dir, const std::string& why);
 
 struct PruneOptions {
-  size_t keep = 3;       // newest committed ones, >= 1
+  size_t keep = 3;  // newest committed ones, >= 1
   bool dry_run = false;
   // Reads a checkpoint back whole; prune asks it of the newest until one is whole.
   std::function<bool(const Listed&)> is_whole;
 };
-// Returns what was (or would be) removed. Removes nothing when no checkpoint reads back whole.
+// Returns what was (or would be) removed: committed checkpoints that are older than the newest one
+// that reads back whole, not among the newest `keep` and not pinned. Damaged ones stay for people
+// to look at. Removes nothing when no checkpoint reads back whole.
 Result<std::vector<Listed>> prune(Vfs& vfs, const std::string& root, const PruneOptions& options);
 
 }  // namespace shanty::ckpt

@@ -14,17 +14,11 @@ namespace shanty::ckpt {
 // Every operation on a checkpoint's files, so that tests can fail each one and replay a power cut
 // after each one. Paths are absolute. An implementation may be used from several threads at once.
 
-// A failed operation; `number` is the errno.
-struct VfsError {
-  int number = 0;
-  std::string message;  // what was attempted, on what, what happened
-};
-
 class VfsFile {
  public:
   virtual ~VfsFile() = default;  // closes without a word; call close() where its result counts
   // Writes all of `bytes`; short writes are gone on with. With `direct`, `offset`, the size and
-  // the address must be multiples of 4096.
+  // the address should be multiples of 4096; what is not goes through the cache from then on.
   virtual Status write_at(uint64_t offset, std::string_view bytes) = 0;
   // Reads until `size` bytes or the end of the file; returns the count.
   virtual Result<size_t> read_at(uint64_t offset, char* out, size_t size) = 0;
@@ -34,10 +28,10 @@ class VfsFile {
 };
 
 struct OpenOptions {
-  bool create = false;     // O_CREAT | O_EXCL
+  bool create = false;  // O_CREAT | O_EXCL
   bool write = false;
-  bool direct = false;     // O_DIRECT where the file system has it, plain otherwise
-  bool drop_cache = false; // reads come from the device, as far as the kernel can be told so
+  bool direct = false;      // O_DIRECT where the file system has it, plain otherwise
+  bool drop_cache = false;  // reads come from the device, as far as the kernel can be told so
 };
 
 struct FileInfo {
@@ -50,7 +44,8 @@ class Vfs {
  public:
   virtual ~Vfs() = default;
   virtual Result<std::unique_ptr<VfsFile>> open(const std::string& path, OpenOptions options) = 0;
-  virtual Result<FileInfo> info(const std::string& path) = 0;  // no such file is no error
+  virtual Result<FileInfo> info(const std::string& path) = 0;  // no such file is no error; of a
+                                                               // link itself
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names, sorted
   virtual Status make_directory(const std::string& path) = 0;  // one level; an existing one fails
   virtual Status rename(const std::string& from, const std::string& to) = 0;

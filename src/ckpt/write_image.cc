@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "ckpt/store.h"
+#include "ckpt/xxh3.h"
+
+namespace shanty::ckpt {
+namespace {
+
+constexpr uint64_t kWriteBytes = 4 << 20;
+constexpr int kMaxThreads = 64;
+constexpr Duration kMaxNap = std::chrono::milliseconds(100);  // so that `cancel` is seen in time
+static_assert(kWriteBytes % kChunkBytes == 0);
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Lets `bytes_per_s` through, all threads together. Nothing is saved up while nobody asks.
+class RateLimit {
+ public:
+  explicit RateLimit(uint64_t bytes_per_s) : bytes_per_s_(bytes_per_s) {}
+
+  // Waits until `bytes` may be written; false when `cancel` was set meanwhile.
+  bool wait_for(uint64_t bytes, const std::atomic<bool>* cancel) {
+    const auto cancelled = [cancel] { return cancel != nullptr && cancel->load(); };
+    if (bytes_per_s_ == 0) return !cancelled();
+    const TimePoint turn = take_turn(bytes);
+    while (!cancelled()) {
+      const Duration left = turn - system_clock().now();
+      if (left <= Duration::zero()) return true;
+      std::this_thread::sleep_for(std::min(left, kMaxNap));
+    }
+    return false;
+  }
+
+ private:
+  TimePoint take_turn(uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    next_ = std::max(next_, system_clock().now());
+    const TimePoint turn = next_;
+    const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s_);
+    next_ = next_ + Duration(static_cast<int64_t>(std::min(seconds, 3600.0) * 1e9));
+    return turn;
+  }
+
+  uint64_t bytes_per_s_;
+  std::mutex mutex_;
+  TimePoint next_;
+};
+
+// Writes one image by several threads, each taking the next 4 MiB.
+class ImageWriter {
+ public:
+  ImageWriter(VfsFile& file, std::string_view image, bool padded, const WriteOptions& options)
+      : file_(file),
+        image_(image),
+        padded_(padded),
+        options_(options),
+        limit_(options.rate_bytes_per_s) {}
+
+  // `crcs` is filled where it has no entries yet.
+  Status run(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
+    const bool compute = crcs.empty();
+    if (compute) crcs.resize((image_.size() + kChunkBytes - 1) / kChunkBytes);
+    const uint64_t parts = (image_.size() + kWriteBytes - 1) / kWriteBytes;
+    const auto wanted = static_cast<uint64_t>(std::clamp(options_.threads, 1, kMaxThreads));
+    std::vector<std::thread> threads;
+    for (uint64_t i = 1; i < std::min(parts, wanted); ++i) {
+      threads.emplace_back([this, compute, &crcs] { write_parts(compute, crcs); });
+    }
+    if (threads.empty()) {
+      write_parts(compute, crcs);
+      xxh3.add(image_);
+    } else {
+      threads.emplace_back([this, compute, &crcs] { write_parts(compute, crcs); });
+      xxh3.add(image_);
+    }
+    for (std::thread& thread : threads) thread.join();
+    return failure_;
+  }
+
+ private:
+  void write_parts(bool compute, std::vector<uint32_t>& crcs) {
+    while (true) {
+      const uint64_t at = next_part_.fetch_add(1) * kWriteBytes;
+      if (at >= image_.size() || failed_.load()) return;
+      const Status written = write_part(at, compute, crcs);
+      if (!written.ok()) return fail(written);
+    }
+  }
+
+  Status write_part(uint64_t at, bool compute, std::vector<uint32_t>& crcs) {
+    const std::string_view part = image_.substr(at, kWriteBytes);
+    if (!limit_.wait_for(part.size(), options_.cancel)) return Error{"the save was cancelled"};
+    for (uint64_t i = 0; compute && i < part.size(); i += kChunkBytes) {
+      crcs[(at + i) / kChunkBytes] = crc32c(part.substr(i, kChunkBytes));
+    }
+    const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
+    return file_.write_at(at, {part.data(), size});
+  }
+
+  void fail(const Status& status) {
+    const std::lock_guard lock(mutex_);
+    if (failure_.ok()) failure_ = status;
+    failed_ = true;
+  }
+
+  VfsFile& file_;
+  std::string_view image_;
+  bool padded_;
+  const WriteOptions& options_;
+  RateLimit limit_;
+  std::atomic<uint64_t> next_part_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  Status failure_;
+};
+
+Status write_and_sync(VfsFile& file, std::string_view image, bool direct, StoredFile& stored,
+                      const WriteOptions& options) {
+  Xxh3 xxh3;
+  TRY_STATUS(ImageWriter(file, image, direct, options).run(stored.crc32c, xxh3));
+  stored.xxh3 = xxh3.hex_digest();
+  if (direct && image.size() % kDataAlignment != 0) TRY_STATUS(file.truncate(image.size()));
+  TRY_STATUS(file.sync());
+  return file.close();
+}
+
+}  // namespace
+
+Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
+                               const std::string& path, int rank, std::string_view image,
+                               std::vector<uint32_t> crc32c, const WriteOptions& options) {
+  StoredFile stored{.path = path, .rank = rank, .bytes = image.size(), .crc32c = std::move(crc32c)};
+  const uint64_t chunks = (image.size() + kChunkBytes - 1) / kChunkBytes;
+  if (!stored.crc32c.empty() && stored.crc32c.size() != chunks) {
+    return Error{fmt::format("writing {}: {} checksums were given for {} chunks", path,
+                             stored.crc32c.size(), chunks)};
+  }
+  const std::string full_path = in_progress_dir + "/" + path;
+  const bool direct =
+      options.direct && reinterpret_cast<uintptr_t>(image.data()) % kDataAlignment == 0;
+  const auto file = TRY(vfs.open(full_path, {.create = true, .write = true, .direct = direct}));
+  const Status written = write_and_sync(*file, image, direct, stored, options);
+  if (written.ok()) return stored;
+  discard(vfs.remove_file(full_path), "the attempt is given up with its directory anyway");
+  return written.error();
+}
+
+Status sync_written(Vfs& vfs, const std::string& in_progress_dir,
+                    const std::vector<StoredFile>& files) {
+  std::set<std::string> directories = {in_progress_dir};
+  for (const StoredFile& file : files) {
+    const size_t slash = file.path.rfind('/');
+    if (slash == std::string::npos) continue;
+    directories.insert(in_progress_dir + "/" + file.path.substr(0, slash));
+  }
+  for (const std::string& directory : directories) TRY_STATUS(vfs.sync_directory(directory));
+  return {};
+}
+
+}  // namespace shanty::ckpt
