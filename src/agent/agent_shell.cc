@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "agent/checkpoint_host.h"
 #include "agent/exit_facts.h"
 #include "agent/injector.h"
 #include "agent/log_pump.h"
@@ -76,7 +77,8 @@ class AgentShell {
         pump_([this](std::string problem) {
           asio::post(io_, [this, problem] { record(event_kind::kWarning, problem); });
         }),
-        workers_(spec_, run_, pump_),
+        checkpoints_(io_, [this](pid_t engine) { workers_.set_bystander(engine); }),
+        workers_(spec_, run_, pump_, checkpoints_.socket_name()),
         monitor_(run_),
         injector_(spec_.injects),
         signals_(io_, {SIGCHLD, SIGTERM, SIGINT}),
@@ -93,6 +95,7 @@ class AgentShell {
     client_.start();
     handle(gang::Tick{});
     io_.run();
+    checkpoints_.finish();
     return outcome_ == gang::Outcome::kSucceeded ? 0 : 1;
   }
 
@@ -161,6 +164,7 @@ class AgentShell {
     deadline_timer_.cancel();
     drain_timer_.cancel();
     parent_.stop();
+    checkpoints_.close();
     client_.stop();
   }
 
@@ -191,6 +195,7 @@ class AgentShell {
 
   void on_child_signal() {
     const auto ended = workers_.reap();
+    if (checkpoints_.pid() != 0 && workers_.bystander() == 0) checkpoints_.ended();
     if (!ended.empty()) drain();
     const bool out_of_memory = !ended.empty() && oom_.fired();
     for (const WorkerSet::Ended& end : ended) tell_end(end, out_of_memory);
@@ -340,6 +345,7 @@ class AgentShell {
   asio::io_context io_{1};
   gang::AgentState state_;
   LogPump pump_;
+  CheckpointHost checkpoints_;
   WorkerSet workers_;
   Monitor monitor_;
   Injector injector_;

@@ -59,6 +59,9 @@ void set_hooks(std::vector<std::string>& env, const AgentSpec& spec, const Worke
   if (spec.total_steps > 0) {
     set_variable(env, "SHANTY_TOTAL_STEPS", std::to_string(spec.total_steps));
   }
+  if (!place.checkpoint_socket.empty()) {
+    set_variable(env, "SHANTY_CKPT_SOCKET", place.checkpoint_socket);
+  }
   if (spec.python_dir.empty() || place.ring_fd < 0) return;
   set_variable(env, "SHANTY_RING_FD", std::to_string(place.ring_fd));
   std::string path = spec.python_dir + "/shanty_boot:" + spec.python_dir;

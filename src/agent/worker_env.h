@@ -19,6 +19,7 @@ struct WorkerLaunch {
 struct WorkerPlace {
   int local_rank = 0;
   int ring_fd = -1;
+  std::string checkpoint_socket;   // SHANTY_CKPT_SOCKET
   std::string error_file;          // SHANTY_ERROR_FILE
   std::string elastic_error_file;  // TORCHELASTIC_ERROR_FILE
 };

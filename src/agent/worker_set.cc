@@ -51,6 +51,7 @@ Status WorkerSet::start_one(int local_rank) {
 
   const WorkerPlace place{.local_rank = local_rank,
                           .ring_fd = ring.get(),
+                          .checkpoint_socket = checkpoint_socket_,
                           .error_file = run_.error_json(generation, rank),
                           .elastic_error_file = run_.elastic_error_json(generation, rank)};
   WorkerLaunch launch = make_worker_launch(spec_, world_, place, current_environment());
@@ -92,7 +93,7 @@ size_t WorkerSet::kill_orphans() {
   for (const pid_t pid : list_children()) {
     const bool is_worker = std::any_of(workers_.begin(), workers_.end(),
                                        [&](const Worker& w) { return w.alive && w.pid == pid; });
-    if (is_worker) continue;
+    if (is_worker || pid == bystander_) continue;
     for (const pid_t descendant : list_descendants(pid)) ::kill(descendant, SIGKILL);
     ::kill(pid, SIGKILL);
     ++count;
@@ -103,6 +104,7 @@ size_t WorkerSet::kill_orphans() {
 std::vector<WorkerSet::Ended> WorkerSet::reap() {
   std::vector<Ended> ended;
   for (const ReapedChild& child : reap_children()) {
+    if (child.pid == bystander_) bystander_ = 0;
     for (size_t i = 0; i < workers_.size(); ++i) {
       if (!workers_[i].alive || workers_[i].pid != child.pid) continue;
       workers_[i].alive = false;
@@ -116,6 +118,11 @@ bool WorkerSet::any_worker_alive() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.alive; });
 }
 
-bool WorkerSet::all_gone() const { return !any_worker_alive() && list_children().empty(); }
+bool WorkerSet::all_gone() const {
+  if (any_worker_alive()) return false;
+  const auto children = list_children();
+  return std::all_of(children.begin(), children.end(),
+                     [this](pid_t pid) { return pid == bystander_; });
+}
 
 }  // namespace shanty

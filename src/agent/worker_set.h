@@ -33,8 +33,10 @@ struct Worker {
 // lives as long as the process, since the workers die with it.
 class WorkerSet {
  public:
-  WorkerSet(const AgentSpec& spec, const RunDir& run, LogPump& pump)
-      : spec_(spec), run_(run), pump_(pump) {}
+  // `checkpoint_socket` goes into SHANTY_CKPT_SOCKET, "" = none.
+  WorkerSet(const AgentSpec& spec, const RunDir& run, LogPump& pump,
+            std::string checkpoint_socket = "")
+      : spec_(spec), run_(run), pump_(pump), checkpoint_socket_(std::move(checkpoint_socket)) {}
 
   // Starts all workers of `world`. On failure the ones already started are left to kill().
   Status start(const gang::World& world);
@@ -53,6 +55,10 @@ class WorkerSet {
   };
   std::vector<Ended> reap();
 
+  // A child that is neither a worker nor left behind by one; 0 = none. Becomes 0 when it is reaped.
+  void set_bystander(pid_t pid) { bystander_ = pid; }
+  pid_t bystander() const { return bystander_; }
+
   // No worker and no adopted descendant is left.
   bool all_gone() const;
   bool any_worker_alive() const;
@@ -67,6 +73,8 @@ class WorkerSet {
   LogPump& pump_;
   gang::World world_;
   std::vector<Worker> workers_;
+  pid_t bystander_ = 0;
+  std::string checkpoint_socket_;
 };
 
 }  // namespace shanty

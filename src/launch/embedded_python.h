@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
+
+#include "base/result.h"
 
 namespace shanty {
 
@@ -12,5 +15,8 @@ struct EmbeddedFile {
 };
 extern const EmbeddedFile kEmbeddedPython[];
 extern const size_t kEmbeddedPythonCount;
+
+// Writes them all under `directory`. Not durable on purpose: they are only needed for a while.
+Status unpack_python(const std::string& directory);
 
 }  // namespace shanty

@@ -85,23 +85,9 @@ Result<RunDir> create_run(const RunConfig& config, const std::vector<std::string
   return run;
 }
 
-// Not durable on purpose: they are only needed while the run goes on.
-Status unpack_python(const RunDir& run) {
-  for (size_t i = 0; i < kEmbeddedPythonCount; ++i) {
-    const EmbeddedFile& file = kEmbeddedPython[i];
-    const std::string path = run.python_dir() + "/" + std::string(file.path);
-    TRY_STATUS(make_directories(path.substr(0, path.rfind('/'))));
-    TRY_STATUS(replace_file(path, file.content));
-  }
-  return {};
-}
-
 Result<std::string> make_token(const RunConfig& config) {
   if (!config.several_machines) return hex(secure_random_bytes(32));
-  return net::job_token({.endpoint_host = config.endpoint.host,
-                         .port = config.endpoint.port,
-                         .rdzv_id = config.elastic_run_id,
-                         .state_dir = default_state_dir()});
+  return net::job_token(token_query(config));
 }
 
 void announce(const RunConfig& config, const RunDir& run) {
@@ -133,7 +119,7 @@ int run_command(const RunConfig& config, const std::vector<std::string>& argv) {
   const auto lock = SharedLock::take(run->lock());
   if (!lock) return fail(lock.error());
   if (config.hooks) {
-    const Status unpacked = unpack_python(*run);
+    const Status unpacked = unpack_python(run->python_dir());
     if (!unpacked.ok()) return fail(unpacked.error());
   }
   const auto token = make_token(config);

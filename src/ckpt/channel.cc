@@ -1,0 +1,232 @@
+#include "ckpt/channel.h"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "net/address.h"
+#include "net/ws_client.h"
+#include "net/ws_server.h"
+#include "run/json_fields.h"
+
+namespace shanty::ckpt {
+namespace {
+
+namespace asio = boost::asio;
+using nlohmann::json;
+
+// An engine may be silent for as long as its trainers compute.
+constexpr Duration kIdleLimit = std::chrono::hours(24 * 365);
+constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
+
+class IoThread {
+ public:
+  IoThread() : work_(asio::make_work_guard(io_)), thread_([this] { io_.run(); }) {}
+  asio::io_context& io() { return io_; }
+  void stop() {
+    work_.reset();
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  std::thread thread_;
+};
+
+class Server : public ChannelServer {
+ public:
+  explicit Server(std::function<void(Question, Answer)> on_question)
+      : on_question_(std::move(on_question)) {}
+  ~Server() override {
+    asio::post(thread_.io(), [this] { server_.reset(); });
+    {
+      // Answers that come later find nobody.
+      const std::lock_guard lock(life_->mutex);
+      life_->server = nullptr;
+    }
+    thread_.stop();
+    server_.reset();
+  }
+
+  Status open(Options options) {
+    net::WsServer::Handlers handlers;
+    handlers.on_message = [this](net::ConnId id, std::string_view text) { on_message(id, text); };
+    auto server = net::WsServer::listen(thread_.io(),
+                                        {.host = options.host,
+                                         .token = options.token,
+                                         .tls = options.host.empty(),
+                                         .max_message_bytes = kMaxChannelMessageBytes,
+                                         .max_queued_bytes = kMaxQueuedBytes,
+                                         .idle_limit = kIdleLimit},
+                                        std::move(handlers));
+    if (!server) return server.error();
+    server_ = std::move(*server);
+    port_ = server_->port();
+    life_->server = this;
+    return {};
+  }
+
+  uint16_t port() const override { return port_; }
+
+  struct Life {
+    std::mutex mutex;
+    Server* server = nullptr;
+  };
+
+  void on_message(net::ConnId id, std::string_view text) {
+    const auto message = parse_json(text);
+    if (!message || !message->is_object()) return server_->close(id, "not a question");
+    const uint64_t number = json_uint64(*message, "id");
+    const auto answer = [life = life_, id, number](const Result<std::string>& body) {
+      json reply{{"id", number}};
+      if (body.ok()) {
+        reply["body"] = *body;
+      } else {
+        reply["error"] = body.error().message;
+      }
+      const std::lock_guard lock(life->mutex);
+      if (life->server != nullptr) life->server->send(id, print_json(reply));
+    };
+    on_question_({.rank = json_int(*message, "rank", -1),
+                  .kind = json_string(*message, "kind"),
+                  .key = json_string(*message, "key"),
+                  .body = json_string(*message, "body")},
+                 answer);
+  }
+
+  void send(net::ConnId id, std::string text) {
+    asio::post(thread_.io(), [this, id, text = std::move(text)]() mutable {
+      if (server_) server_->send(id, std::move(text));
+    });
+  }
+
+  const std::function<void(Question, Answer)> on_question_;
+  const std::shared_ptr<Life> life_ = std::make_shared<Life>();  // shared with answers to come
+  IoThread thread_;
+  std::unique_ptr<net::WsServer> server_;
+  uint16_t port_ = 0;
+};
+
+class Client : public ChannelClient {
+ public:
+  explicit Client(Options options)
+      : rank_(options.rank), where_(net::join_host_port(options.host, options.port)) {
+    net::WsClient::Handlers handlers;
+    handlers.on_open = [this] { resend(); };
+    handlers.on_message = [this](std::string_view text) { on_message(text); };
+    handlers.on_rejected = [this](const std::string& reason) { on_rejected(reason); };
+    client_ = std::make_unique<net::WsClient>(
+        thread_.io(),
+        net::WsClient::Options{.host = options.host,
+                               .port = options.port,
+                               .token = options.token,
+                               .tls = !net::is_loopback(options.host),
+                               .max_message_bytes = kMaxChannelMessageBytes,
+                               .max_queued_bytes = kMaxQueuedBytes},
+        std::move(handlers));
+    asio::post(thread_.io(), [this] { client_->start(); });
+  }
+  ~Client() override {
+    thread_.stop();
+    client_.reset();
+  }
+
+  Result<std::string> ask(const std::string& kind, const std::string& key, std::string body,
+                          Duration limit) override {
+    std::unique_lock lock(mutex_);
+    const uint64_t id = ++last_id_;
+    const json message{
+        {"id", id}, {"rank", rank_}, {"kind", kind}, {"key", key}, {"body", std::move(body)}};
+    Pending& pending = pending_[id];
+    pending.text = print_json(message);
+    asio::post(thread_.io(), [this, text = pending.text]() mutable {
+      if (client_) client_->send(std::move(text));
+    });
+    const bool in_time =
+        changed_.wait_for(lock, limit, [&] { return aborted_ || pending.answer.has_value(); });
+    if (aborted_ && !pending.answer) pending.answer = Error{"the job's generation has ended"};
+    Result<std::string> answer =
+        in_time
+            ? std::move(*pending.answer)
+            : Error{fmt::format("asking rank 0's checkpoint engine at {} ({}): no answer in {} s{}",
+                                where_, kind, limit / std::chrono::seconds(1),
+                                rejected_.empty() ? "" : "; it says: " + rejected_)};
+    pending_.erase(id);
+    return answer;
+  }
+
+  void abort() override {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Pending {
+    std::string text;
+    std::optional<Result<std::string>> answer;
+  };
+
+  void resend() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, pending] : pending_) client_->send(pending.text);
+  }
+
+  void on_message(std::string_view text) {
+    const auto message = parse_json(text);
+    if (!message || !message->is_object()) return;
+    const std::lock_guard lock(mutex_);
+    const auto pending = pending_.find(json_uint64(*message, "id"));
+    if (pending == pending_.end() || pending->second.answer) return;
+    if (message->contains("error")) {
+      pending->second.answer = Error{json_string(*message, "error")};
+    } else {
+      pending->second.answer = json_string(*message, "body");
+    }
+    changed_.notify_all();
+  }
+
+  void on_rejected(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    rejected_ = reason;
+  }
+
+  const int rank_;
+  const std::string where_;
+  std::mutex mutex_;  // guards the five below
+  std::condition_variable changed_;
+  std::map<uint64_t, Pending> pending_;
+  uint64_t last_id_ = 0;
+  bool aborted_ = false;
+  std::string rejected_;
+  IoThread thread_;
+  std::unique_ptr<net::WsClient> client_;  // used on the thread only
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ChannelServer>> ChannelServer::listen(
+    Options options, std::function<void(Question, Answer)> on_question) {
+  auto server = std::make_unique<Server>(std::move(on_question));
+  TRY_STATUS(server->open(std::move(options)));
+  return std::unique_ptr<ChannelServer>(std::move(server));
+}
+
+std::unique_ptr<ChannelClient> ChannelClient::connect(Options options) {
+  return std::make_unique<Client>(std::move(options));
+}
+
+}  // namespace shanty::ckpt

@@ -1,0 +1,415 @@
+#include "ckpt/leader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <sys/statvfs.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/units.h"
+#include "ckpt/channel.h"
+#include "ckpt/reader.h"
+#include "ckpt/store.h"
+#include "ckpt/task_thread.h"
+#include "run/json_fields.h"
+
+namespace shanty::ckpt {
+namespace {
+
+using nlohmann::json;
+using Answer = ChannelServer::Answer;
+
+constexpr size_t kTokenBytes = 32;
+constexpr size_t kMaxRememberedSaves = 16;
+constexpr int kVerifyThreads = 1;
+constexpr double kSlowSaveSeconds = 600;
+constexpr uint64_t kSpeedProbeBytes = uint64_t{16} << 20;
+
+// One question of each rank, answered together.
+struct Gathering {
+  std::map<int, std::string> bodies;
+  std::map<int, Answer> answers;
+  bool closed = false;
+
+  void add(const Question& question, Answer answer) {
+    bodies[question.rank] = question.body;
+    answers[question.rank] = std::move(answer);
+  }
+  void close(const Result<std::string>& body) {
+    closed = true;
+    for (const auto& [rank, answer] : answers) answer(body);
+    answers.clear();
+  }
+};
+
+struct Save {
+  CheckpointId id;
+  std::optional<Result<std::string>> directory;  // {"path"...} once it is made
+  std::set<int> asked;
+  Gathering receipts;
+  std::optional<Result<std::string>> end;
+};
+
+json finding(const char* severity, std::string message) {
+  return {{"severity", severity}, {"message", std::move(message)}};
+}
+
+class LeaderImpl : public Leader {
+ public:
+  LeaderImpl(Vfs& vfs, Options options)
+      : vfs_(vfs), options_(std::move(options)), token_(hex(secure_random_bytes(kTokenBytes))) {}
+  ~LeaderImpl() override { server_.reset(); }
+
+  Status open() {
+    auto server = ChannelServer::listen(
+        {.host = options_.one_node ? "127.0.0.1" : "", .token = token_},
+        [this](const Question& question, const Answer& answer) {
+          tasks_.post([this, question, answer] { on_question(question, answer); });
+        });
+    if (!server) return server.error();
+    server_ = std::move(*server);
+    tasks_.post(
+        [this] { fence_ = open_root(vfs_, options_.root, options_.run, options_.generation); });
+    return {};
+  }
+
+  uint16_t port() const override { return server_->port(); }
+  const std::string& token() const override { return token_; }
+
+ private:
+  // All below runs on the task thread: saves of one job follow one another anyway, and storage
+  // may block.
+
+  void on_question(const Question& question, const Answer& answer) {
+    if (question.rank < 0 || question.rank >= options_.world_size) {
+      return answer(Error{
+          fmt::format("rank {} is outside of a world of {}", question.rank, options_.world_size)});
+    }
+    if (question.kind == "dir") return on_dir(question, answer);
+    if (question.kind == "receipt") return on_receipt(question, answer);
+    if (question.kind == "fail") return on_fail(question, answer);
+    if (question.kind == "probe") return on_probe(question, answer);
+    if (question.kind == "probed")
+      return gather(probed_, question, answer, &LeaderImpl::judge_probes);
+    if (question.kind == "find") return gather(finds_, question, answer, &LeaderImpl::choose);
+    if (question.kind == "loaded") return gather(loads_, question, answer, &LeaderImpl::agree);
+    answer(Error{"rank 0's checkpoint engine does not know the question " + question.kind});
+  }
+
+  Save& save_of(uint64_t step, int rank) {
+    const auto found = saves_.find(step);
+    // All ranks of an attempt hear its end, the late ones too.
+    if (found != saves_.end() && (!found->second.end || !found->second.asked.contains(rank))) {
+      return found->second;
+    }
+    // A step that is saved again after it ended is a new attempt.
+    if (saves_.size() > kMaxRememberedSaves) saves_.erase(saves_.begin());
+    Save& save = saves_[step];
+    save = Save{};
+    save.id.step = step;
+    return save;
+  }
+
+  void on_dir(const Question& question, const Answer& answer) {
+    const uint64_t step = std::strtoull(question.key.c_str(), nullptr, 10);
+    Save& save = save_of(step, question.rank);
+    save.asked.insert(question.rank);
+    if (save.end) return answer(*save.end);
+    if (!save.directory) save.directory = make_directory(save);
+    if (!save.directory->ok()) save.end = save.directory->error();
+    answer(*save.directory);
+  }
+
+  Result<std::string> make_directory(Save& save) {
+    if (!fence_) return Error{"the checkpoint directory is not open"};
+    if (!*fence_) return fence_->error();
+    save.id = TRY(next_id(vfs_, **fence_, save.id.step));
+    TRY_STATUS(make_in_progress(vfs_, **fence_, save.id));
+    return print_json(json{{"step", save.id.step},
+                           {"generation", save.id.generation},
+                           {"attempt", save.id.attempt},
+                           {"path", options_.root + "/" + in_progress_name(save.id)}});
+  }
+
+  Save* find_attempt(const std::string& key) {
+    for (auto& [step, save] : saves_) {
+      if (fmt::format("{}.{}", step, save.id.attempt) == key) return &save;
+    }
+    return nullptr;
+  }
+
+  void on_receipt(const Question& question, const Answer& answer) {
+    Save* save = find_attempt(question.key);
+    if (save == nullptr) return answer(Error{"rank 0 knows nothing of the save " + question.key});
+    if (save->end) return answer(*save->end);
+    save->receipts.add(question, answer);
+    if (save->receipts.bodies.size() < static_cast<size_t>(options_.world_size)) return;
+    const auto committed = commit_receipts(*save);
+    if (!committed.ok()) abandon(vfs_, **fence_, save->id);
+    finish(*save, committed);
+    if (committed.ok()) prune_old();
+  }
+
+  Result<std::string> commit_receipts(Save& save) {
+    std::vector<Receipt> receipts;
+    std::string global = "{}";
+    for (const auto& [rank, body] : save.receipts.bodies) {
+      const auto outer = parse_json(body);
+      if (!outer || !outer->is_object()) return Error{"a receipt that is no JSON"};
+      receipts.push_back(TRY(decode_receipt(json_string(*outer, "receipt"))));
+      receipts.back().rank = rank;
+      if (rank == 0) global = json_string(*outer, "global", "{}");
+    }
+    const Committed done =
+        TRY(commit(vfs_, **fence_, save.id, options_.world_size, receipts, global));
+    return print_json(json{{"directory", done.directory}, {"note", done.note}});
+  }
+
+  void finish(Save& save, const Result<std::string>& how) {
+    save.end = how;
+    save.receipts.close(how);
+    save.receipts.bodies.clear();
+  }
+
+  void on_fail(const Question& question, const Answer& answer) {
+    answer(std::string());
+    Save* save = find_attempt(question.key);
+    if (save == nullptr || save->end) return;
+    if (fence_ && *fence_) abandon(vfs_, **fence_, save->id);
+    finish(*save, Error{fmt::format("rank {} could not write its part: {}", question.rank,
+                                    question.body)});
+  }
+
+  void prune_old() {
+    const auto pruned =
+        prune(vfs_, options_.root,
+              {.keep = options_.keep, .dry_run = false, .is_whole = [this](const Listed& listed) {
+                 return verify_checkpoint(vfs_, listed.directory, kVerifyThreads).empty();
+               }});
+    // The next save tries again, and says why storage refuses if it does.
+    discard(pruned, "old checkpoints are only in the way");
+  }
+
+  // Questions that need every rank.
+
+  using Judge = Result<std::string> (LeaderImpl::*)(const Gathering&);
+
+  void gather(std::map<std::string, Gathering>& all, const Question& question, const Answer& answer,
+              Judge judge) {
+    Gathering& gathering = all[question.key];
+    gathering.add(question, answer);
+    if (gathering.bodies.size() < static_cast<size_t>(options_.world_size)) return;
+    // Closed ones stay, so that a rank whose answer was lost with its connection may ask again.
+    gathering.close((this->*judge)(gathering));
+    if (all.size() > kMaxRememberedSaves) all.erase(all.begin());
+  }
+
+  void on_probe(const Question& question, const Answer& answer) {
+    if (!probe_written_) {
+      probe_ = ".probe-" + hex(secure_random_bytes(8));
+      probe_written_ = write_probe();
+    }
+    if (!probe_written_->ok()) return answer(probe_written_->error());
+    answer(
+        print_json(json{{"path", options_.root + "/" + probe_},
+                        {"content", probe_},
+                        {"mine", fmt::format("{}/{}-{}", options_.root, probe_, question.rank)}}));
+  }
+
+  Status write_probe() {
+    if (!fence_) return Error{"the checkpoint directory is not open"};
+    if (!*fence_) return fence_->error();
+    const std::string path = options_.root + "/" + probe_;
+    const auto begin = std::chrono::steady_clock::now();
+    {
+      const auto file = TRY(vfs_.open(path, {.create = true, .write = true}));
+      const std::string block(kSpeedProbeBytes, '\0');
+      TRY_STATUS(file->write_at(0, probe_ + block.substr(probe_.size())));
+      TRY_STATUS(file->sync());
+      TRY_STATUS(file->close());
+    }
+    TRY_STATUS(vfs_.sync_directory(options_.root));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    bytes_per_second_ = static_cast<double>(kSpeedProbeBytes) / std::max(took.count(), 1e-6);
+    return {};
+  }
+
+  Result<std::string> judge_probes(const Gathering& gathering) {
+    json findings = json::array();
+    uint64_t bytes = 0;
+    for (const auto& [rank, body] : gathering.bodies) {
+      const auto said = parse_json(body);
+      if (!said || !said->is_object()) continue;
+      bytes += json_uint64(*said, "bytes");
+      const std::string node = json_string(*said, "node");
+      const std::string error = json_string(*said, "error");
+      const std::string theirs = json_string(*said, "mine");
+      if (!error.empty()) {
+        findings.push_back(finding(
+            "error", fmt::format("the checkpoint directory {} is not the same on {} (rank {}) as "
+                                 "on rank 0's node: {}; every node must see one shared directory",
+                                 options_.root, node, rank, error)));
+        continue;
+      }
+      if (rank == 0) continue;
+      const auto seen = vfs_.info(theirs);
+      if (!seen || !seen->exists) {
+        findings.push_back(finding(
+            "error", fmt::format("rank {} on {} wrote {}, but rank 0's node does not see it; every "
+                                 "node must see one shared directory",
+                                 rank, node, theirs)));
+      }
+      discard(vfs_.remove_file(theirs), "best effort");
+    }
+    discard(vfs_.remove_file(options_.root + "/" + probe_), "best effort");
+    probe_written_.reset();
+    judge_space(bytes, findings);
+    return print_json(json{{"findings", findings}, {"bytes_per_second", bytes_per_second_}});
+  }
+
+  void judge_space(uint64_t bytes, json& findings) const {
+    struct statvfs space{};
+    if (::statvfs(options_.root.c_str(), &space) == 0) {
+      const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
+      const uint64_t wanted = bytes * (options_.keep + 1);
+      if (free < bytes) {
+        findings.push_back(
+            finding("error", fmt::format("{} has {} free, one checkpoint needs {}", options_.root,
+                                         format_bytes(free), format_bytes(bytes))));
+      } else if (free < wanted) {
+        findings.push_back(finding(
+            "warning",
+            fmt::format("{} has {} free; {} checkpoints and one being written need {}",
+                        options_.root, format_bytes(free), options_.keep, format_bytes(wanted))));
+      }
+    }
+    const double seconds = static_cast<double>(bytes) / std::max(bytes_per_second_, 1.0);
+    if (seconds > kSlowSaveSeconds) {
+      findings.push_back(
+          finding("warning",
+                  fmt::format("{} took {}/s in a trial: a checkpoint of {} will take {:.0f} min "
+                              "to be durable",
+                              options_.root, format_bytes(static_cast<uint64_t>(bytes_per_second_)),
+                              format_bytes(bytes), seconds / 60)));
+    }
+  }
+
+  // The newest step that all have in the memory of one engine, unless storage has a newer one.
+  Result<std::string> choose(const Gathering& gathering) {
+    std::optional<uint64_t> wanted;
+    std::optional<std::set<uint64_t>> in_memory;
+    std::set<std::string> engines;
+    json findings = json::array();
+    for (const auto& [rank, body] : gathering.bodies) {
+      const auto said = parse_json(body);
+      if (!said || !said->is_object()) return Error{"a question that is no JSON"};
+      if (said->contains("step")) wanted = json_uint64(*said, "step");
+      if (const std::string bad = json_string(*said, "bad"); !bad.empty()) bad_.insert(bad);
+      engines.insert(json_string(*said, "engine"));
+      std::set<uint64_t> theirs;
+      if (const json* steps = json_array(*said, "memory")) {
+        for (const json& step : *steps) {
+          if (step.is_number_unsigned()) theirs.insert(step.get<uint64_t>());
+        }
+      }
+      if (!in_memory) in_memory = theirs;
+      std::erase_if(*in_memory, [&](uint64_t step) { return !theirs.contains(step); });
+    }
+    std::vector<std::pair<std::string, std::string>> skipped;
+    const auto disk = newest_on_disk(wanted, skipped);
+    for (const auto& [directory, why] : skipped) {
+      findings.push_back(finding("warning", fmt::format("passed over {}: {}", directory, why)));
+    }
+    if (!disk) return disk.error();
+    std::erase_if(*in_memory, [&](uint64_t step) {
+      return (wanted && step != *wanted) || bad_.contains(memory_name(step));
+    });
+    if (engines.size() == 1 && !in_memory->empty() &&
+        (!*disk || *in_memory->rbegin() >= (*disk)->step)) {
+      const uint64_t step = *in_memory->rbegin();
+      return print_json(json{{"source", "memory"},
+                             {"directory", memory_name(step)},
+                             {"step", step},
+                             {"findings", findings}});
+    }
+    if (!*disk) return print_json(json{{"source", nullptr}, {"findings", findings}});
+    return print_json(json{{"source", "disk"},
+                           {"directory", (*disk)->directory},
+                           {"step", (*disk)->step},
+                           {"findings", findings}});
+  }
+
+  static std::string memory_name(uint64_t step) { return fmt::format("memory:{}", step); }
+
+  struct OnDisk {
+    uint64_t step = 0;
+    std::string directory;
+  };
+
+  Result<std::optional<OnDisk>> newest_on_disk(
+      std::optional<uint64_t> wanted, std::vector<std::pair<std::string, std::string>>& skipped) {
+    const auto root = TRY(vfs_.info(options_.root));
+    if (!root.exists) return std::optional<OnDisk>();
+    for (const Listed& listed : TRY(list_checkpoints(vfs_, options_.root))) {
+      if (wanted && listed.id.step != *wanted) continue;
+      if (listed.state == CheckpointState::kInProgress) continue;
+      if (listed.state == CheckpointState::kDamaged) {
+        skipped.emplace_back(listed.directory, listed.problem);
+        continue;
+      }
+      if (bad_.contains(listed.directory)) {
+        skipped.emplace_back(listed.directory, "damaged, as said before");
+        continue;
+      }
+      const auto reader = open_checkpoint(vfs_, listed.directory);
+      if (!reader) {
+        skipped.emplace_back(listed.directory, reader.error().message);
+        continue;
+      }
+      return std::optional<OnDisk>({listed.id.step, listed.directory});
+    }
+    return std::optional<OnDisk>();
+  }
+
+  Result<std::string> agree(const Gathering& gathering) {
+    const bool all_ok = std::all_of(gathering.bodies.begin(), gathering.bodies.end(),
+                                    [](const auto& said) { return said.second == "ok"; });
+    return print_json(json{{"all_ok", all_ok}});
+  }
+
+  Vfs& vfs_;
+  const Options options_;
+  const std::string token_;
+  std::optional<Result<Fence>> fence_;
+  std::map<uint64_t, Save> saves_;
+  std::map<std::string, Gathering> probed_;
+  std::map<std::string, Gathering> finds_;
+  std::map<std::string, Gathering> loads_;
+  std::set<std::string> bad_;
+  std::string probe_;
+  std::optional<Status> probe_written_;
+  double bytes_per_second_ = 0;
+  TaskThread tasks_;
+  std::unique_ptr<ChannelServer> server_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Leader>> Leader::start(Vfs& vfs, Options options) {
+  auto leader = std::make_unique<LeaderImpl>(vfs, std::move(options));
+  TRY_STATUS(leader->open());
+  return std::unique_ptr<Leader>(std::move(leader));
+}
+
+}  // namespace shanty::ckpt

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "ckpt/vfs.h"
+
+namespace shanty::ckpt {
+
+// Rank 0's part: decides where each save goes, commits it when every rank has written, and which
+// checkpoint all ranks load. One for each generation of a job and root. The questions:
+//
+//   dir       key step                 -> {"step","generation","attempt","path"}
+//   receipt   key step.attempt         -> {"directory","note"}, once committed; an error when not
+//   fail      key step.attempt         -> "", and the attempt is given up
+//   probe     key round                -> {"path","content"}: a file that this rank must see
+//   probed    key round                -> {"findings"}, once all ranks have
+//   find      key round                -> {"source","directory","step","findings"}, likewise
+//   loaded    key round                -> {"all_ok"}, likewise
+class Leader {
+ public:
+  struct Options {
+    std::string root;
+    std::string run;
+    uint64_t generation = 0;
+    int world_size = 1;
+    size_t keep = 3;
+    bool one_node = true;  // then on loopback, without TLS
+  };
+  static Result<std::unique_ptr<Leader>> start(Vfs& vfs, Options options);
+  virtual ~Leader() = default;
+  virtual uint16_t port() const = 0;
+  virtual const std::string& token() const = 0;
+};
+
+}  // namespace shanty::ckpt

@@ -1,0 +1,102 @@
+#include "ckpt/pull.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <sys/uio.h>
+
+#include <fmt/format.h>
+
+#include "os/files.h"
+
+namespace shanty::ckpt {
+namespace {
+
+constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
+constexpr size_t kMaxMapsBytes = size_t{64} << 20;
+
+// Blocks of at most kBlockBytes and IOV_MAX runs: one system call each.
+std::vector<std::vector<Pull>> cut(const std::vector<Pull>& pulls) {
+  std::vector<std::vector<Pull>> blocks;
+  uint64_t room = 0;
+  for (Pull pull : pulls) {
+    while (pull.bytes > 0) {
+      if (room == 0 || blocks.back().size() == IOV_MAX) {
+        blocks.emplace_back();
+        room = kBlockBytes;
+      }
+      const uint64_t bytes = std::min(pull.bytes, room);
+      blocks.back().push_back({pull.from, pull.to, bytes});
+      pull.from += bytes;
+      pull.to += bytes;
+      pull.bytes -= bytes;
+      room -= bytes;
+    }
+  }
+  return blocks;
+}
+
+Status pull_block(pid_t pid, const std::vector<Pull>& block) {
+  std::vector<iovec> local;
+  std::vector<iovec> remote;
+  uint64_t bytes = 0;
+  for (const Pull& pull : block) {
+    local.push_back({pull.to, pull.bytes});
+    // An address of the other process, never followed here.
+    remote.push_back({reinterpret_cast<void*>(pull.from), pull.bytes});  // NOLINT
+    bytes += pull.bytes;
+  }
+  const ssize_t n =
+      ::process_vm_readv(pid, local.data(), local.size(), remote.data(), remote.size(), 0);
+  if (n == static_cast<ssize_t>(bytes)) return {};
+  const std::string what = fmt::format("copying the tensors of process {}", pid);
+  if (n < 0 && errno == ESRCH) return Error{what + ": it has ended"};
+  if (n < 0) return errno_error(what + " (process_vm_readv)");
+  return Error{fmt::format("{}: only {} of {} bytes are there; a tensor was freed meanwhile", what,
+                           n, bytes)};
+}
+
+}  // namespace
+
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads) {
+  const auto blocks = cut(pulls);
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::optional<Error> failure;
+  const auto work = [&] {
+    for (size_t i = next++; i < blocks.size(); i = next++) {
+      const Status pulled = pull_block(pid, blocks[i]);
+      if (pulled.ok()) continue;
+      const std::lock_guard lock(mutex);
+      failure = pulled.error();
+      next = blocks.size();
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads && static_cast<size_t>(i) < blocks.size(); ++i) {
+    others.emplace_back(work);
+  }
+  work();
+  for (std::thread& other : others) other.join();
+  if (failure) return *failure;
+  return {};
+}
+
+bool may_pull(pid_t pid) {
+  const auto maps = read_file(fmt::format("/proc/{}/maps", pid), kMaxMapsBytes);
+  if (!maps) return false;
+  unsigned long start = 0;
+  char mode = 0;
+  if (std::sscanf(maps->c_str(), "%lx-%*x %c", &start, &mode) != 2 || mode != 'r') return false;
+  char byte = 0;
+  return pull_memory(pid, {{start, &byte, 1}}, 1).ok();
+}
+
+}  // namespace shanty::ckpt

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "base/result.h"
+
+namespace shanty::ckpt {
+
+// One run of bytes of another process.
+struct Pull {
+  uint64_t from = 0;  // an address there
+  char* to = nullptr;
+  uint64_t bytes = 0;
+};
+
+// Copies all of them out of process `pid`, by `threads` threads (process_vm_readv). Errors: the
+// process is gone, an address that is not mapped, a kernel that does not permit it.
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads);
+
+// Whether this process may read that one's memory.
+bool may_pull(pid_t pid);
+
+}  // namespace shanty::ckpt

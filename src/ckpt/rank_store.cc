@@ -1,0 +1,268 @@
+#include "ckpt/rank_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ckpt/pull.h"
+#include "run/json_fields.h"
+
+namespace shanty::ckpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxRememberedSaves = 32;
+constexpr Duration kDirectoryLimit = std::chrono::minutes(2);
+constexpr Duration kCommitLimit = std::chrono::minutes(30);
+
+double seconds_since(TimePoint begin) {
+  return std::chrono::duration<double>(system_clock().now() - begin).count();
+}
+
+// As write_image wants its bytes.
+class AlignedCopy {
+ public:
+  explicit AlignedCopy(std::string_view bytes) : buffer_(bytes.size() + 3 * kDataAlignment) {
+    void* at = buffer_.data();
+    size_t room = buffer_.size();
+    at_ = static_cast<char*>(std::align(kDataAlignment, bytes.size() + kDataAlignment, at, room));
+    std::copy(bytes.begin(), bytes.end(), at_);
+    size_ = bytes.size();
+  }
+  std::string_view bytes() const { return {at_, size_}; }
+
+ private:
+  std::vector<char> buffer_;
+  char* at_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace
+
+std::string state_path(int rank) { return fmt::format("state/rank-{:05}.json", rank); }
+
+Receipt make_receipt(const RankLayout& layout, int rank) {
+  Receipt receipt{.rank = rank,
+                  .files = {},
+                  .tensors = stored_tensors(layout.specs, layout.layout),
+                  .aliases = layout.aliases};
+  for (const FileImage& image : layout.layout.files) {
+    receipt.files.push_back(
+        {.path = image.path, .rank = rank, .bytes = image.bytes, .crc32c = {}, .xxh3 = {}});
+  }
+  return receipt;
+}
+
+struct RankStore::Job {
+  Request request;
+  std::shared_ptr<Arena> arena;  // the store may get another one meanwhile
+  std::shared_ptr<const RankLayout> layout;
+  TimePoint began;
+  std::atomic<bool> cancel = false;
+};
+
+RankStore::~RankStore() { end_saves(); }
+
+void RankStore::end_saves() {
+  std::unique_lock lock(mutex_);
+  for (const auto& job : running_) {
+    job->cancel = true;
+    job->request.channel->abort();
+  }
+  changed_.wait(lock, [&] { return running_.empty(); });
+}
+
+bool RankStore::finish_saves(Duration limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [&] { return running_.empty(); });
+}
+
+Result<std::shared_ptr<const RankLayout>> RankStore::set_layout(
+    std::vector<PieceSpec> specs, std::vector<size_t> pulls,
+    std::map<std::string, std::string> aliases) {
+  auto layout = std::make_shared<RankLayout>();
+  layout->layout = TRY(make_layout(specs, rank_));
+  layout->specs = std::move(specs);
+  layout->pulls = std::move(pulls);
+  layout->aliases = std::move(aliases);
+  const std::lock_guard lock(mutex_);
+  layout->number = ++layouts_;
+  auto arena = TRY(Arena::create(layout->layout.slot_bytes, layout->number));
+  for (int slot = 0; slot < kSlots; ++slot) {
+    for (const FileImage& image : layout->layout.files) {
+      std::copy(image.header.begin(), image.header.end(), arena->slot(slot) + image.slot_offset);
+    }
+    busy_[slot] = false;
+  }
+  arena_ = std::move(arena);
+  layout_ = std::move(layout);
+  return layout_;
+}
+
+std::shared_ptr<Arena> RankStore::arena() const {
+  const std::lock_guard lock(mutex_);
+  return arena_;
+}
+
+Result<int> RankStore::begin(uint64_t layout, uint64_t step, Duration limit) {
+  std::unique_lock lock(mutex_);
+  if (!layout_ || layout_->number != layout) {
+    return Error{"beginning a checkpoint: its layout is not the latest one"};
+  }
+  const auto is_newest = [&](int slot) {
+    return !contents_.empty() && contents_[0].arena == arena_ && contents_[0].slot == slot;
+  };
+  int chosen = -1;
+  const auto choose = [&] {
+    for (int slot = 0; slot < kSlots; ++slot) {
+      if (!busy_[slot] && (chosen < 0 || is_newest(chosen))) chosen = slot;
+    }
+    return chosen >= 0;
+  };
+  if (!changed_.wait_for(lock, limit, choose)) {
+    return Error{
+        fmt::format("beginning the checkpoint of step {}: both slots are still being "
+                    "written after {} s; save less often, or look at the storage",
+                    step, limit / std::chrono::seconds(1))};
+  }
+  std::erase_if(contents_, [&](const SlotContent& content) {
+    return content.arena == arena_ && content.slot == chosen;
+  });
+  arena_->set_step(chosen, step);
+  arena_->set_state(chosen, SlotState::kFilling);
+  return chosen;
+}
+
+Status RankStore::save(Request request) {
+  auto job = std::make_shared<Job>();
+  job->request = std::move(request);
+  job->began = system_clock().now();
+  const std::lock_guard lock(mutex_);
+  const int slot = job->request.slot;
+  if (!layout_ || slot < 0 || slot >= kSlots) return Error{"saving: no such slot"};
+  if (busy_[slot]) return Error{"saving: that slot is being written"};
+  if (job->request.addresses.size() != layout_->pulls.size()) {
+    return Error{fmt::format("saving: {} addresses for {} tensors", job->request.addresses.size(),
+                             layout_->pulls.size())};
+  }
+  job->arena = arena_;
+  job->layout = layout_;
+  busy_[slot] = true;
+  saves_[job->request.step] = SaveStatus{};
+  if (saves_.size() > kMaxRememberedSaves) saves_.erase(saves_.begin());
+  running_.push_back(job);
+  std::thread([this, job] { run(job); }).detach();
+  return {};
+}
+
+void RankStore::run(const std::shared_ptr<Job>& job) {
+  Status status = copy(*job);
+  if (status.ok()) {
+    {
+      const std::lock_guard lock(mutex_);
+      contents_.insert(contents_.begin(), {.arena = job->arena,
+                                           .slot = job->request.slot,
+                                           .layout = job->layout,
+                                           .step = job->request.step,
+                                           .world_size = job->request.world_size,
+                                           .state_json = job->request.state_json,
+                                           .global_json = job->request.global_json});
+      if (contents_.size() > kSlots) contents_.resize(kSlots);
+      saves_[job->request.step].copy_seconds = seconds_since(job->began);
+    }
+    set(*job, SlotState::kCopied);
+    status = write(*job);
+  }
+  const std::string error = status.ok() ? "" : status.error().message;
+  {
+    const std::lock_guard lock(mutex_);
+    if (job->arena == arena_) busy_[job->request.slot] = false;
+    saves_[job->request.step].durable_seconds = seconds_since(job->began);
+  }
+  set(*job, status.ok() ? SlotState::kCommitted : SlotState::kFailed, error);
+  const std::lock_guard lock(mutex_);
+  std::erase(running_, job);
+  changed_.notify_all();
+}
+
+Status RankStore::copy(Job& job) {
+  std::vector<Pull> pulls;
+  const RankLayout& layout = *job.layout;
+  for (size_t i = 0; i < layout.pulls.size(); ++i) {
+    const size_t index = layout.pulls[i];
+    const PieceSpec& spec = layout.specs[index];
+    uint64_t elements = 0;
+    for (const Box& box : spec.boxes) elements += TRY(element_count(box.shape));
+    pulls.push_back({job.request.addresses[i],
+                     job.arena->slot(job.request.slot) + layout.layout.piece_offsets[index],
+                     elements * spec.element_bytes});
+  }
+  return pull_memory(job.request.pid, pulls, job.request.threads);
+}
+
+Status RankStore::write(Job& job) {
+  const Request& request = job.request;
+  ChannelClient& channel = *request.channel;
+  const auto place =
+      parse_json(TRY(channel.ask("dir", std::to_string(request.step), "", kDirectoryLimit)));
+  if (!place || !place->is_object()) return Error{"rank 0's answer is no JSON"};
+  const std::string directory = json_string(*place, "path");
+  const std::string key = fmt::format("{}.{}", request.step, json_uint64(*place, "attempt"));
+  const WriteOptions options{.threads = request.threads,
+                             .rate_bytes_per_s = request.rate_bytes_per_s,
+                             .cancel = &job.cancel};
+  Receipt receipt = make_receipt(*job.layout, rank_);
+  const auto write_all = [&]() -> Status {
+    for (size_t i = 0; i < receipt.files.size(); ++i) {
+      const FileImage& image = job.layout->layout.files[i];
+      receipt.files[i] = TRY(write_image(
+          vfs_, directory, image.path, rank_,
+          {job.arena->slot(request.slot) + image.slot_offset, image.bytes}, {}, options));
+    }
+    const AlignedCopy state(request.state_json);
+    receipt.files.push_back(
+        TRY(write_image(vfs_, directory, state_path(rank_), rank_, state.bytes(), {}, options)));
+    return sync_written(vfs_, directory, receipt.files);
+  };
+  if (const Status written = write_all(); !written.ok()) {
+    discard(channel.ask("fail", key, written.error().message, kDirectoryLimit), "all is lost");
+    return written;
+  }
+  set(job, SlotState::kDurable);
+  const json body{{"receipt", encode_receipt(receipt)}, {"global", request.global_json}};
+  const auto committed =
+      parse_json(TRY(channel.ask("receipt", key, print_json(body), kCommitLimit)));
+  if (request.pin && committed && committed->is_object() && rank_ == 0) {
+    TRY_STATUS(pin(vfs_, json_string(*committed, "directory"), "a milestone"));
+  }
+  return {};
+}
+
+void RankStore::set(Job& job, SlotState state, const std::string& error) {
+  const std::lock_guard lock(mutex_);
+  job.arena->set_state(job.request.slot, state);
+  SaveStatus& status = saves_[job.request.step];
+  status.state = state;
+  status.error = error;
+  changed_.notify_all();
+}
+
+Result<SaveStatus> RankStore::wait(uint64_t step, SlotState state, Duration limit) {
+  std::unique_lock lock(mutex_);
+  if (!saves_.contains(step)) return Error{fmt::format("no save of step {} is known", step)};
+  changed_.wait_for(lock, limit, [&] { return saves_[step].state >= state; });
+  return saves_[step];
+}
+
+std::vector<SlotContent> RankStore::contents() const {
+  const std::lock_guard lock(mutex_);
+  return contents_;
+}
+
+}  // namespace shanty::ckpt

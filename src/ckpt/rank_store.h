@@ -1,0 +1,119 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "ckpt/arena.h"
+#include "ckpt/channel.h"
+#include "ckpt/layout.h"
+#include "ckpt/store.h"
+#include "ckpt/vfs.h"
+
+namespace shanty::ckpt {
+
+// What a rank stores and where each byte of it lies.
+struct RankLayout {
+  uint64_t number = 0;
+  std::vector<PieceSpec> specs;
+  std::vector<size_t> pulls;  // indexes of specs that the engine copies itself
+  std::map<std::string, std::string> aliases;
+  Layout layout;
+};
+
+// The tensors of a layout as a receipt tells them; its files have no checksums yet.
+Receipt make_receipt(const RankLayout& layout, int rank);
+
+// Where the state of a rank that is no tensor lies in a checkpoint.
+std::string state_path(int rank);
+
+// One filled slot. Outlives the trainer that filled it.
+struct SlotContent {
+  std::shared_ptr<Arena> arena;  // shared with the trainer's later layouts
+  int slot = 0;
+  std::shared_ptr<const RankLayout> layout;
+  uint64_t step = 0;
+  int world_size = 1;
+  std::string state_json;   // this rank's
+  std::string global_json;  // the same on all ranks
+};
+
+struct SaveStatus {
+  SlotState state = SlotState::kFilling;
+  std::string error;
+  double copy_seconds = 0;
+  double durable_seconds = 0;  // from `save` to committed
+};
+
+// The slots of one rank of a job and its saves. Thread-safe.
+class RankStore {
+ public:
+  RankStore(Vfs& vfs, int rank) : vfs_(vfs), rank_(rank) {}
+  ~RankStore();
+
+  // A new layout has new slots; what the old ones hold stays until it is replaced.
+  Result<std::shared_ptr<const RankLayout>> set_layout(std::vector<PieceSpec> specs,
+                                                       std::vector<size_t> pulls,
+                                                       std::map<std::string, std::string> aliases);
+  std::shared_ptr<Arena> arena() const;
+
+  // A slot to fill. Waits while both are being copied or written.
+  Result<int> begin(uint64_t layout, uint64_t step, Duration limit);
+
+  struct Request {
+    int slot = 0;
+    uint64_t step = 0;
+    pid_t pid = 0;                    // of the trainer
+    std::vector<uint64_t> addresses;  // one per pull
+    int world_size = 1;
+    std::string state_json;
+    std::string global_json;
+    bool pin = false;
+    int threads = 2;
+    uint64_t rate_bytes_per_s = 0;
+    std::shared_ptr<ChannelClient> channel;  // shared with the session
+  };
+  // Goes on in the background.
+  Status save(Request request);
+
+  // Waits until the step's save has reached `state` or failed; an error when there is none.
+  Result<SaveStatus> wait(uint64_t step, SlotState state, Duration limit);
+
+  // Gives up what is being written: its trainer's generation has ended. What was copied stays.
+  void end_saves();
+  // Waits for it instead; false when it took longer.
+  bool finish_saves(Duration limit);
+
+  // What is whole in memory, newest first.
+  std::vector<SlotContent> contents() const;
+
+ private:
+  struct Job;
+  void run(const std::shared_ptr<Job>& job);
+  Status copy(Job& job);
+  Status write(Job& job);
+  void set(Job& job, SlotState state, const std::string& error = "");
+
+  Vfs& vfs_;
+  const int rank_;
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<const RankLayout> layout_;
+  uint64_t layouts_ = 0;
+  bool busy_[kSlots] = {};
+  std::vector<SlotContent> contents_;
+  std::map<uint64_t, SaveStatus> saves_;
+  std::vector<std::shared_ptr<Job>> running_;  // shared with their threads
+};
+
+}  // namespace shanty::ckpt

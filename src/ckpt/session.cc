@@ -1,0 +1,478 @@
+#include "ckpt/session.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <sys/socket.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/hash.h"
+#include "base/random.h"
+#include "ckpt/base64.h"
+#include "ckpt/channel.h"
+#include "ckpt/frames.h"
+#include "ckpt/leader.h"
+#include "ckpt/memory_source.h"
+#include "ckpt/pull.h"
+#include "ckpt/reader.h"
+#include "ckpt/window.h"
+#include "net/address.h"
+#include "os/process.h"
+#include "run/json_fields.h"
+
+namespace shanty::ckpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kProtocol = 1;
+constexpr int kThreads = 2;
+constexpr Duration kBeginLimit = std::chrono::seconds(60);
+constexpr Duration kAllRanksLimit = std::chrono::minutes(5);
+// A network file system may show a new file to another client only after its attribute cache.
+constexpr Duration kAppearLimit = std::chrono::seconds(90);
+constexpr Duration kAppearPoll = std::chrono::milliseconds(200);
+constexpr double kMaxWaitSeconds = 3600;
+
+const std::string& engine_id() {
+  static const std::string id = host_name() + " " + hex(secure_random_bytes(8));
+  return id;
+}
+
+std::optional<std::vector<uint64_t>> numbers(const json& object, const char* name) {
+  const json* array = json_array(object, name);
+  if (array == nullptr) return std::nullopt;
+  std::vector<uint64_t> values;
+  for (const json& value : *array) {
+    if (!value.is_number_unsigned()) return std::nullopt;
+    values.push_back(value.get<uint64_t>());
+  }
+  return values;
+}
+
+Result<std::vector<Box>> boxes_of(const json& object, const std::vector<uint64_t>& shape,
+                                  const char* shape_key) {
+  if (const auto flat = numbers(object, "flat")) {
+    if (flat->size() != 2) return Error{"a flat range needs a start and a count"};
+    const uint64_t count = TRY(element_count(shape));
+    if ((*flat)[0] > count || (*flat)[1] > count - (*flat)[0]) {
+      return Error{fmt::format("the flat range {}+{} is outside of {} elements", (*flat)[0],
+                               (*flat)[1], count)};
+    }
+    return boxes_of_flat_range(shape, {(*flat)[0], (*flat)[1]});
+  }
+  auto offsets = numbers(object, "offsets");
+  auto piece = numbers(object, shape_key);
+  if (!offsets || !piece) return Error{"offsets and shape must be lists of numbers"};
+  return std::vector<Box>{{std::move(*offsets), std::move(*piece)}};
+}
+
+class Session {
+ public:
+  Session(Vfs& vfs, Stores& stores, Fd socket)
+      : vfs_(vfs), stores_(stores), socket_(std::move(socket)) {}
+
+  void run() {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
+    if (peer.uid != ::geteuid()) return;
+    trainer_ = peer.pid;
+    while (true) {
+      const auto frame = receive_frame(socket_.get());
+      if (!frame || !*frame) return;
+      descriptor_ = -1;
+      const auto answer = handle(**frame);
+      const std::string text =
+          print_json(answer.ok() ? *answer : json{{"error", answer.error().message}});
+      if (!send_frame(socket_.get(), text, answer.ok() ? descriptor_ : -1).ok()) return;
+    }
+  }
+
+ private:
+  Result<json> handle(const std::string& text) {
+    const auto request = parse_json(text);
+    if (!request || !request->is_object()) return Error{"the request is no JSON object"};
+    const std::string op = json_string(*request, "op");
+    if (op == "hello") return hello(*request);
+    if (!store_) return Error{"the first request must be hello"};
+    if (op == "join") return join(*request);
+    if (op == "layout") return layout(*request);
+    if (op == "begin") return begin(*request);
+    if (op == "status") return wait(*request, true);
+    if (op == "wait") return wait(*request, false);
+    if (!channel_) return Error{"this rank has not joined rank 0's engine yet"};
+    if (op == "preflight") return preflight(*request);
+    if (op == "save") return save(*request);
+    if (op == "find") return find(*request);
+    if (op == "read") return read(*request);
+    if (op == "release") return release(*request);
+    return Error{"the engine does not know the request \"" + op + "\""};
+  }
+
+  Result<json> hello(const json& request) {
+    if (json_int(request, "protocol") != kProtocol) {
+      return Error{
+          fmt::format("the trainer speaks protocol {}, this engine {}; use the shanty "
+                      "package that belongs to this binary",
+                      json_int(request, "protocol"), kProtocol)};
+    }
+    root_ = json_string(request, "root");
+    rank_ = json_int(request, "rank", -1);
+    world_size_ = json_int(request, "world_size", 0);
+    rate_ = json_uint64(request, "rate_bytes_per_s");
+    if (root_.empty() || root_[0] != '/' || rank_ < 0 || rank_ >= world_size_) {
+      return Error{"hello needs an absolute root and a rank within its world"};
+    }
+    while (root_.size() > 1 && root_.back() == '/') root_.pop_back();
+    store_ = stores_.of(root_, rank_);
+    store_->end_saves();
+    if (rank_ != 0) return json::object();
+    const bool one_node = json_int(request, "local_world_size", world_size_) == world_size_;
+    auto leader = TRY(
+        Leader::start(vfs_, {.root = root_,
+                             .run = json_string(request, "run"),
+                             .generation = json_uint64(request, "generation"),
+                             .world_size = world_size_,
+                             .keep = static_cast<size_t>(std::max(1, json_int(request, "keep", 3))),
+                             .one_node = one_node}));
+    const std::string address =
+        one_node ? "127.0.0.1" : json_string(request, "address", host_name());
+    const uint16_t port = leader->port();
+    const std::string token = leader->token();
+    stores_.set_leader(root_, std::move(leader));
+    connect(address, port, token);
+    return json{{"leader", net::join_host_port(address, port)}, {"token", token}};
+  }
+
+  void connect(const std::string& host, uint16_t port, const std::string& token) {
+    channel_ = ChannelClient::connect({.host = host, .port = port, .token = token, .rank = rank_});
+  }
+
+  Result<json> join(const json& request) {
+    const auto place = TRY(net::split_host_port(json_string(request, "leader"), 0));
+    connect(place.host, place.port, json_string(request, "token"));
+    return json::object();
+  }
+
+  Result<json> ask(const std::string& kind, uint64_t round, const json& body) {
+    const std::string text = body.is_string() ? body.get<std::string>() : print_json(body);
+    const std::string answer =
+        TRY(channel_->ask(kind, std::to_string(round), text, kAllRanksLimit));
+    const auto parsed = parse_json(answer);
+    if (!parsed || !parsed->is_object()) return Error{"rank 0's engine answered no JSON"};
+    return *parsed;
+  }
+
+  Result<json> preflight(const json& request) {
+    const uint64_t round = ++preflights_;
+    const json probe = TRY(ask("probe", round, ""));
+    const Status seen = see_probe(json_string(probe, "path"), json_string(probe, "content"),
+                                  json_string(probe, "mine"));
+    return ask("probed", round,
+               json{{"bytes", json_uint64(request, "bytes")},
+                    {"node", host_name()},
+                    {"mine", json_string(probe, "mine")},
+                    {"error", seen.ok() ? "" : seen.error().message}});
+  }
+
+  Status see_probe(const std::string& path, const std::string& content, const std::string& mine) {
+    const TimePoint deadline = system_clock().now() + kAppearLimit;
+    while (true) {
+      const auto file = vfs_.open(path, {});
+      std::string there(content.size(), '\0');
+      if (file.ok() && (*file)->read_at(0, there.data(), there.size()).ok() && there == content) {
+        break;
+      }
+      // Without a network file system in between there is nothing to wait for.
+      const bool own_root = !vfs_.info(root_).ok() || !vfs_.info(root_)->exists;
+      if (own_root || system_clock().now() >= deadline) {
+        return Error{fmt::format("{} that rank 0 wrote is not there", path)};
+      }
+      std::this_thread::sleep_for(kAppearPoll);
+    }
+    if (rank_ == 0) return {};
+    const auto file = TRY(vfs_.open(mine, {.create = true, .write = true}));
+    TRY_STATUS(file->write_at(0, content));
+    TRY_STATUS(file->sync());
+    return file->close();
+  }
+
+  Result<json> layout(const json& request) {
+    const json* tensors = json_array(request, "tensors");
+    if (tensors == nullptr) return Error{"layout needs tensors"};
+    std::vector<PieceSpec> specs;
+    std::vector<size_t> pulls;
+    for (const json& tensor : *tensors) {
+      if (!tensor.is_object()) return Error{"a tensor must be an object"};
+      if (json_string(tensor, "mode") == "pull") pulls.push_back(specs.size());
+      specs.push_back(TRY(piece(tensor)));
+    }
+    std::map<std::string, std::string> aliases;
+    if (const json* given = json_object(request, "aliases")) {
+      for (const auto& [name, target] : given->items()) {
+        if (target.is_string()) aliases[name] = target.get<std::string>();
+      }
+    }
+    if (!pulls.empty() && !may_pull(trainer_)) return json{{"pull", false}};
+    const auto made =
+        TRY(store_->set_layout(std::move(specs), std::move(pulls), std::move(aliases)));
+    const auto arena = store_->arena();
+    descriptor_ = arena->fd();
+    return json{{"layout", made->number},
+                {"slot_bytes", arena->slot_bytes()},
+                {"slots", kSlots},
+                {"offsets", made->layout.piece_offsets},
+                {"pull", true}};
+  }
+
+  static Result<PieceSpec> piece(const json& tensor) {
+    PieceSpec spec;
+    spec.name = json_string(tensor, "name");
+    spec.group = json_string(tensor, "group") == "optim" ? Group::kOptim : Group::kModel;
+    spec.dtype = json_string(tensor, "dtype");
+    auto shape = numbers(tensor, "shape");
+    if (!shape) return Error{"the tensor " + spec.name + " has no shape"};
+    spec.shape = std::move(*shape);
+    spec.boxes = TRY(boxes_of(tensor, spec.shape, "piece_shape").context(spec.name));
+    std::erase_if(spec.boxes, [](const Box& box) {
+      return std::find(box.shape.begin(), box.shape.end(), 0U) != box.shape.end();
+    });
+    const auto known = dtype_bytes(spec.dtype);
+    spec.element_bytes = known ? *known : json_uint64(tensor, "element_bytes");
+    if (spec.element_bytes == 0) {
+      return Error{fmt::format("the tensor {} has the unknown type {} and no element_bytes",
+                               spec.name, spec.dtype)};
+    }
+    return spec;
+  }
+
+  Result<json> begin(const json& request) {
+    const int slot = TRY(
+        store_->begin(json_uint64(request, "layout"), json_uint64(request, "step"), kBeginLimit));
+    return json{{"slot", slot}};
+  }
+
+  Result<json> save(const json& request) {
+    const auto bytes = decode_base64(json_string(request, "pointers"));
+    if (!bytes || bytes->size() % 8 != 0) return Error{"pointers are no base64 of addresses"};
+    std::vector<uint64_t> addresses(bytes->size() / 8);
+    std::memcpy(addresses.data(), bytes->data(), bytes->size());
+    TRY_STATUS(store_->save({.slot = json_int(request, "slot", -1),
+                             .step = json_uint64(request, "step"),
+                             .pid = trainer_,
+                             .addresses = std::move(addresses),
+                             .world_size = world_size_,
+                             .state_json = print_json(request.value("state", json::object())),
+                             .global_json = print_json(request.value("global", json::object())),
+                             .pin = json_bool(request, "pin"),
+                             .threads = kThreads,
+                             .rate_bytes_per_s = rate_,
+                             .channel = channel_}));
+    return json::object();
+  }
+
+  Result<json> wait(const json& request, bool at_once) {
+    static constexpr std::array<std::pair<std::string_view, SlotState>, 5> kNames = {
+        {{"copying", SlotState::kFilling},
+         {"staged", SlotState::kCopied},
+         {"durable", SlotState::kDurable},
+         {"committed", SlotState::kCommitted},
+         {"failed", SlotState::kFailed}}};
+    SlotState wanted = SlotState::kFilling;
+    for (const auto& [name, state] : kNames) {
+      if (name == json_string(request, "state")) wanted = state;
+    }
+    const double limit_s = std::clamp(json_double(request, "limit_s"), 0.0, kMaxWaitSeconds);
+    const auto limit = at_once ? Duration(0) : Duration(static_cast<int64_t>(limit_s * 1e9));
+    const SaveStatus status = TRY(store_->wait(json_uint64(request, "step"), wanted, limit));
+    std::string_view state = "copying";
+    for (const auto& [name, value] : kNames) {
+      if (value == status.state) state = name;
+    }
+    return json{{"state", state},
+                {"error", status.error},
+                {"seconds", {{"copy", status.copy_seconds}, {"durable", status.durable_seconds}}}};
+  }
+
+  Result<json> find(const json& request) {
+    close_source();
+    json question{{"engine", engine_id()},
+                  {"memory", steps_in_memory(stores_.all(root_))},
+                  {"bad", std::exchange(bad_, "")}};
+    if (request.contains("step") && request["step"].is_number_unsigned()) {
+      question["step"] = request["step"];
+    }
+    json answer = TRY(ask("find", ++finds_, question));
+    if (!answer.contains("source") || !answer["source"].is_string()) return answer;
+    source_ = json_string(answer, "directory");
+    const Status opened = open_source(answer);
+    if (!opened.ok()) {
+      // All ranks must hear of it, so this one goes on to `release` with nothing read.
+      bad_ = source_;
+      return Error{opened.error().message};
+    }
+    const Manifest& manifest = reader_->manifest();
+    const int mine = rank_ < manifest.world_size ? rank_ : -1;
+    json state;
+    if (mine >= 0) {
+      const auto text = reader_->read_file(state_path(mine));
+      if (!text) {
+        bad_ = source_;
+        return text.error();
+      }
+      if (auto parsed = parse_json(*text)) state = std::move(*parsed);
+    }
+    json tensors = json::object();
+    for (const auto& [name, tensor] : manifest.tensors) {
+      tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
+    }
+    answer["world_size"] = manifest.world_size;
+    answer["global"] = parse_json(manifest.global_json).value_or(json::object());
+    answer["state"] = std::move(state);
+    answer["tensors"] = std::move(tensors);
+    answer["aliases"] = manifest.aliases;
+    return answer;
+  }
+
+  Status open_source(const json& answer) {
+    if (json_string(answer, "source") == "memory") {
+      memory_ = TRY(MemorySource::open(stores_.all(root_), json_uint64(answer, "step")));
+      reader_ = &memory_->reader();
+      return {};
+    }
+    const TimePoint deadline = system_clock().now() + kAppearLimit;
+    while (true) {
+      auto opened = open_checkpoint(vfs_, source_);
+      if (opened.ok()) {
+        disk_ = std::move(*opened);
+        reader_ = disk_.get();
+        return {};
+      }
+      const auto there = vfs_.info(source_);
+      if ((there.ok() && there->exists) || system_clock().now() >= deadline) {
+        return opened.error();
+      }
+      std::this_thread::sleep_for(kAppearPoll);
+    }
+  }
+
+  Result<json> read(const json& request) {
+    if (reader_ == nullptr) return Error{"nothing was found to read from"};
+    const json* wants = json_array(request, "wants");
+    if (wants == nullptr) return Error{"read needs wants"};
+    const Manifest& manifest = reader_->manifest();
+    std::vector<Want> list;
+    std::vector<uint64_t> offsets;
+    uint64_t end = 0;
+    for (const json& want : *wants) {
+      if (!want.is_object()) return Error{"a want must be an object"};
+      Want item{.name = json_string(want, "name"), .boxes = {}};
+      const auto alias = manifest.aliases.find(item.name);
+      const auto tensor =
+          manifest.tensors.find(alias == manifest.aliases.end() ? item.name : alias->second);
+      if (tensor == manifest.tensors.end()) return Error{"no tensor " + item.name};
+      item.boxes = TRY(boxes_of(want, tensor->second.shape, "shape").context(item.name));
+      uint64_t elements = 0;
+      for (const Box& box : item.boxes) elements += TRY(element_count(box.shape));
+      constexpr uint64_t kAlignment = 64;
+      end = (end + kAlignment - 1) / kAlignment * kAlignment;
+      offsets.push_back(end);
+      end += elements * tensor->second.element_bytes;
+      list.push_back(std::move(item));
+    }
+    if (TRY(window_.reserve(end))) descriptor_ = window_.fd();
+    for (size_t i = 0; i < list.size(); ++i) list[i].out = window_.base() + offsets[i];
+    const Status done = reader_->read(list, kThreads);
+    if (!done.ok()) {
+      bad_ = source_;
+      window_.release();
+      return Error{fmt::format("reading {}: {}", source_, done.error().message)};
+    }
+    return json{{"offsets", offsets}};
+  }
+
+  Result<json> release(const json& request) {
+    close_source();
+    const bool ok = json_bool(request, "ok") && bad_.empty();
+    return ask("loaded", ++loads_, ok ? "ok" : "failed");
+  }
+
+  void close_source() {
+    reader_ = nullptr;
+    disk_.reset();
+    memory_.reset();
+    window_.release();
+  }
+
+  Vfs& vfs_;
+  Stores& stores_;
+  const Fd socket_;
+  pid_t trainer_ = 0;
+  int descriptor_ = -1;  // travels with the next answer
+  std::string root_;
+  int rank_ = 0;
+  int world_size_ = 1;
+  uint64_t rate_ = 0;
+  std::shared_ptr<RankStore> store_;        // shared with the node's other sessions
+  std::shared_ptr<ChannelClient> channel_;  // shared with saves in the background
+  uint64_t preflights_ = 0;
+  uint64_t finds_ = 0;
+  uint64_t loads_ = 0;
+  std::string source_;
+  std::string bad_;  // the directory that could not be read, for the next find
+  std::unique_ptr<CheckpointReader> disk_;
+  std::unique_ptr<MemorySource> memory_;
+  CheckpointReader* reader_ = nullptr;
+  Window window_;
+};
+
+}  // namespace
+
+std::shared_ptr<RankStore> Stores::of(const std::string& root, int rank) {
+  const std::lock_guard lock(mutex_);
+  auto& store = stores_[{root, rank}];
+  if (!store) store = std::make_shared<RankStore>(vfs_, rank);
+  return store;
+}
+
+std::map<int, std::shared_ptr<RankStore>> Stores::all(const std::string& root) {
+  const std::lock_guard lock(mutex_);
+  std::map<int, std::shared_ptr<RankStore>> found;
+  for (const auto& [key, store] : stores_) {
+    if (key.first == root) found.emplace(key.second, store);
+  }
+  return found;
+}
+
+void Stores::set_leader(const std::string& root, std::unique_ptr<Leader> leader) {
+  std::unique_ptr<Leader> before;
+  const std::lock_guard lock(mutex_);
+  before = std::exchange(leaders_[root], std::move(leader));
+}
+
+void Stores::finish_saves(Duration limit) {
+  const TimePoint deadline = system_clock().now() + limit;
+  std::vector<std::shared_ptr<RankStore>> stores;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, store] : stores_) stores.push_back(store);
+  }
+  for (const auto& store : stores) {
+    store->finish_saves(std::max(Duration(0), deadline - system_clock().now()));
+  }
+}
+
+void run_session(Vfs& vfs, Stores& stores, Fd connection) {
+  Session(vfs, stores, std::move(connection)).run();
+}
+
+}  // namespace shanty::ckpt

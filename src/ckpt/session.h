@@ -1,0 +1,39 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "ckpt/leader.h"
+#include "ckpt/rank_store.h"
+#include "ckpt/vfs.h"
+#include "os/fd.h"
+
+namespace shanty::ckpt {
+
+// What outlives the trainers: the slots of each rank by root and rank, and the leader of each root
+// whose rank 0 is here. Thread-safe.
+class Stores {
+ public:
+  explicit Stores(Vfs& vfs) : vfs_(vfs) {}
+  // In place of the one of the generation before.
+  void set_leader(const std::string& root, std::unique_ptr<Leader> leader);
+  // Waits for all saves, at most that long.
+  void finish_saves(Duration limit);
+  std::shared_ptr<RankStore> of(const std::string& root, int rank);
+  std::map<int, std::shared_ptr<RankStore>> all(const std::string& root);
+
+ private:
+  Vfs& vfs_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, int>, std::shared_ptr<RankStore>> stores_;  // shared: sessions
+  std::map<std::string, std::unique_ptr<Leader>> leaders_;
+};
+
+// Talks to one trainer until it hangs up (docs/formats/checkpoint-engine.md). Blocks.
+void run_session(Vfs& vfs, Stores& stores, Fd connection);
+
+}  // namespace shanty::ckpt
