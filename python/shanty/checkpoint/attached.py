@@ -1,0 +1,199 @@
+"""What belongs to a checkpoint: its tensors, what else all ranks share, and what each has of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from shanty.checkpoint import rng as generators
+from shanty.checkpoint.codec import decode, encode
+from shanty.checkpoint.entries import Collected, Entry, collect_modules
+from shanty.checkpoint.errors import CheckpointError
+from shanty.checkpoint.optimizers import (
+    apply_json,
+    check_supported,
+    make_state,
+    optimizer_entries,
+    optimizer_json,
+)
+from shanty.checkpoint.sampler import ResumableLoader, ResumableSampler
+from shanty.checkpoint.world import World
+
+FORMAT = 1
+
+
+class Attached:
+    def __init__(self, allow_pickle: bool) -> None:
+        self._allow_pickle = allow_pickle
+        self.modules: list[tuple[str, nn.Module]] = []
+        self.optimizers: list[tuple[str, str, torch.optim.Optimizer]] = []
+        self._others: dict[str, list[tuple[str, Any]]] = {"schedulers": [], "scalers": []}
+        self._loader: Any = None
+        self._rng = True
+        self._generators: list[Any] = []
+        self._extra: Any = None
+
+    def add(
+        self,
+        model: Any,
+        optimizer: Any,
+        scheduler: Any,
+        scaler: Any,
+        ema: Any,
+        loader: Any,
+        rng: Any,
+        extra: Any,
+    ) -> None:
+        for prefix, value in (("", model), ("ema.", ema)):
+            for key, module in _several(value):
+                if not isinstance(module, nn.Module):
+                    raise CheckpointError(f"cannot attach a {type(module).__name__}: it is no Module")
+                self.modules.append((f"{prefix}{key}." if key else prefix, module))
+        for key, one in _several(optimizer):
+            check_supported(one)
+            self.optimizers.append((f"optim.{key}." if key else "optim.", key, one))
+        self._others["schedulers"] += _several(scheduler)
+        self._others["scalers"] += _several(scaler)
+        if loader is not None:
+            if not hasattr(loader, "load_state_dict"):
+                raise CheckpointError(
+                    f"cannot attach a {type(loader).__name__} as loader or sampler: wrap it, "
+                    "loader = shanty.ResumableLoader(loader, seed=...)"
+                )
+            self._loader = loader
+        self._rng = rng is not False
+        if not isinstance(rng, bool):
+            self._generators += list(rng)
+        if extra is not None:
+            self._extra = extra
+
+    def tensors(self) -> tuple[list[Entry], Collected]:
+        models = collect_modules(self.modules)
+        entries = list(models.entries)
+        for prefix, _, optimizer in self.optimizers:
+            entries += optimizer_entries(optimizer, prefix, models)
+        names = {e.name for e in entries}
+        if len(names) < len(entries):
+            twice = sorted(e.name for e in entries)
+            name = next(a for a, b in zip(twice, twice[1:]) if a == b)
+            raise CheckpointError(f"two attached tensors are called {name}: attach them as a dict")
+        return entries, models
+
+    # What is no tensor, to be saved.
+
+    def shared(self, step: int, models: Collected, world: World) -> dict[str, Any]:
+        pickles = self._allow_pickle
+        state: dict[str, Any] = {
+            "format": FORMAT,
+            "step": step,
+            "epoch": getattr(self._loader, "epoch", None),
+            "samples": None,
+            "world_size": world.size,
+            "seed": torch.initial_seed() & ((1 << 63) - 1),
+            "optimizers": {
+                key: optimizer_json(o, models, pickles) for _, key, o in self.optimizers
+            },
+            "extra": encode(self._extra_now(), "extra", pickles),
+        }
+        for kind, ones in self._others.items():
+            state[kind] = {
+                key: encode(one.state_dict(), f"the state of one of the {kind}", pickles)
+                for key, one in ones
+            }
+        if isinstance(self._loader, (ResumableLoader, ResumableSampler)):
+            state["loader"] = self._loader.state_dict()
+            state["samples"] = state["loader"]["samples"]
+        return state
+
+    def own(self, shared: dict[str, Any], world: World) -> dict[str, Any]:
+        state: dict[str, Any] = {"shared": shared if world.rank else None}
+        if self._rng:
+            captured = generators.capture(self._generators)
+            state["rng"] = encode(captured, "the random number generators", self._allow_pickle)
+        if self._loader is not None and "loader" not in shared:
+            where = "the loader's state"
+            state["loader"] = encode(self._loader.state_dict(), where, self._allow_pickle)
+        return state
+
+    # Loaded again.
+
+    def make_state(self, models: Collected, stored: dict[str, Any]) -> list[str]:
+        """The lazily made state of fresh optimizers; see optimizers.make_state."""
+        dropped = []
+        for prefix, _, optimizer in self.optimizers:
+            dropped += make_state(optimizer, prefix, models, stored)
+        return dropped
+
+    def apply(
+        self, shared: dict[str, Any], own: dict[str, Any] | None, models: Collected, world: World
+    ) -> list[str]:
+        """All that is no tensor; the generators last. Returns findings."""
+        if shared.get("format", FORMAT) > FORMAT:
+            raise CheckpointError("cannot load this checkpoint: a newer version of shanty wrote it")
+        same_world = shared["world_size"] == world.size and own is not None
+        mine = (own or {}).get("shared") if same_world else None
+        findings = []
+        state = mine or shared
+        self._apply_optimizers(state, models)
+        for kind, ones in self._others.items():
+            for key, one in ones:
+                if key not in state[kind]:
+                    raise CheckpointError(f"cannot load: the checkpoint has none of the {kind} {key}")
+                one.load_state_dict(decode(state[kind][key], self._allow_pickle))
+        findings += self._apply_loader(shared, own if same_world else None)
+        self._apply_extra(decode(state["extra"], self._allow_pickle))
+        if self._rng and same_world and "rng" in (own or {}):
+            generators.restore(decode(own["rng"]), self._generators)  # type: ignore[index]
+        elif self._rng:
+            generators.derive(shared["seed"], world.rank, shared["step"], self._generators)
+            findings.append(
+                f"the random number generators were derived anew from (seed, rank, step): the "
+                f"checkpoint has those of {shared['world_size']} ranks, this job has {world.size}"
+            )
+        return findings
+
+    def extra_of(self, shared: dict[str, Any]) -> Any:
+        return decode(shared["extra"], self._allow_pickle)
+
+    def _apply_optimizers(self, state: dict[str, Any], models: Collected) -> None:
+        for _, key, optimizer in self.optimizers:
+            if key not in state["optimizers"]:
+                raise CheckpointError(f'cannot load: the checkpoint has no optimizer "{key}"')
+            apply_json(optimizer, state["optimizers"][key], models, self._allow_pickle)
+
+    def _apply_loader(self, shared: dict[str, Any], own: dict[str, Any] | None) -> list[str]:
+        if self._loader is None:
+            return []
+        if isinstance(self._loader, (ResumableLoader, ResumableSampler)):
+            if "loader" not in shared:
+                return ["the checkpoint has no position in the data: the loader begins anew"]
+            self._loader.load_state_dict(shared["loader"])
+        elif own is None or "loader" not in own:
+            return ["the loader begins anew: its own state is of another number of ranks"]
+        else:
+            self._loader.load_state_dict(decode(own["loader"], self._allow_pickle))
+        return []
+
+    def _extra_now(self) -> Any:
+        if hasattr(self._extra, "state_dict"):
+            return self._extra.state_dict()
+        return self._extra() if callable(self._extra) else self._extra
+
+    def _apply_extra(self, value: Any) -> None:
+        if hasattr(self._extra, "load_state_dict"):
+            self._extra.load_state_dict(value)
+        elif isinstance(self._extra, dict) and isinstance(value, dict):
+            self._extra.clear()
+            self._extra.update(value)
+
+
+def _several(value: Any) -> list[tuple[str, Any]]:
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return [(str(k), v) for k, v in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [(str(i), v) for i, v in enumerate(value)]
+    return [("", value)]

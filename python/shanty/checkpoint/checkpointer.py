@@ -1,0 +1,281 @@
+"""The checkpointer of a training script; see docs/checkpoints.md."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch.distributed as dist
+
+from shanty.checkpoint.attached import Attached
+from shanty.checkpoint.engine import Engine, find_engine
+from shanty.checkpoint.errors import CheckpointError
+from shanty.checkpoint.load import Loaded, load
+from shanty.checkpoint.orders import Orders
+from shanty.checkpoint.parts import ALONE, Copies
+from shanty.checkpoint.save import SaveHandle, Saver, say
+from shanty.checkpoint.schedule import MTBF_S, Schedule
+from shanty.checkpoint.signals import Termination
+from shanty.checkpoint.world import World
+
+EXIT_LIMIT_S = 60.0
+ALL_RANKS_LIMIT_S = 600.0
+TERM_LIMIT_S = 600.0  # The launcher's grace is shorter and decides.
+PROTOCOL = 1
+
+
+class Checkpointer:
+    """Saves and loads all that a training run needs to go on, bit for bit.
+
+    Every rank makes one and calls `load`, `save` and `maybe_save` alike, in its training thread;
+    nothing is connected or started before the first of these. `keep` newest checkpoints stay in
+    `directory`. `every` is for maybe_save: steps, a time ("10min"), or "auto", from what a save
+    costs and `mtbf_s`, the mean time between failures. `rate_limit`: bytes per second written, per
+    rank. `allow_pickle` lets values that have no JSON be saved, and loaded, as pickles: a pickle
+    can run any code. `replicas`: who else has the same plain tensors, to store each byte once:
+    "auto" is all ranks, None nobody, or a process group. `copy_at_once`: save() returns only when
+    parameters may change, for scripts that change them outside of the optimizer.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int = 3,
+        every: int | str = "auto",
+        rate_limit: int | None = None,
+        allow_pickle: bool = False,
+        replicas: Any = "auto",
+        mtbf_s: float = MTBF_S,
+        copy_at_once: bool = False,
+    ) -> None:
+        self._root = str(Path(directory).absolute())
+        self._keep, self._rate = keep, rate_limit or 0
+        self._schedule = Schedule(every, mtbf_s)
+        self._replicas = replicas
+        self._copy_at_once = copy_at_once
+        self._attached = Attached(allow_pickle)
+        self._termination = Termination()
+        self._engine: Engine | None = None
+        self._world: World | None = None
+        self._saver: Saver | None = None
+        self._orders: Orders | None = None
+        self._hooks: list[Any] = []
+        self._pid = os.getpid()
+        self._blocked_s = 0.0
+        self._saved_at = time.monotonic()
+        self._handle: SaveHandle | None = None
+        self._checked_storage = False
+        atexit.register(self.close)
+
+    def attach(
+        self,
+        model: Any = None,
+        optimizer: Any = None,
+        scheduler: Any = None,
+        sampler: Any = None,
+        loader: Any = None,
+        scaler: Any = None,
+        ema: Any = None,
+        rng: Any = True,
+        extra: Any = None,
+    ) -> Checkpointer:
+        """Says what belongs to a checkpoint. Each of model, optimizer, scheduler, scaler and ema may
+        be several, in a dict or list. `loader` (or `sampler`): a ResumableLoader, a
+        ResumableSampler, or anything with state_dict. `rng`: True, False, or further generators.
+        `extra`: a dict, updated in place by `load`; an object with state_dict; or a callable that
+        gives a value, found again as `extra` of what `load` returns."""
+        before = len(self._attached.optimizers)
+        if loader is None:
+            loader = sampler
+        self._attached.add(model, optimizer, scheduler, scaler, ema, loader, rng, extra)
+        for _, _, one in self._attached.optimizers[before:]:
+            self._hooks.append(one.register_step_pre_hook(self._before_step))
+        return self
+
+    def save(self, step: int, pin: bool = False) -> SaveHandle:
+        """Returns at once; copying goes on until the optimizer's next step, which waits for it.
+        Failing storage does not stop the training: the handle says so, and a line on stderr. A
+        pinned checkpoint is never pruned."""
+        began = time.monotonic()
+        self._saved_at = began
+        try:
+            saver = self._connect()
+        except (CheckpointError, OSError) as error:
+            if self._world is None or self._world.size > 1:
+                raise
+            handle = SaveHandle(step)
+            handle._fail(str(error))
+            return handle
+        assert self._world is not None
+        saver.fence()
+        saver.notice()
+        entries, models = self._attached.tensors()
+        shared = self._attached.shared(step, models, self._world)
+        own = self._attached.own(shared, self._world)
+        handle = saver.save(step, entries, models.aliases, (own, shared), pin)
+        self._preflight(saver)
+        self._blocked_s = time.monotonic() - began
+        self._handle = handle
+        return handle
+
+    def maybe_save(self, step: int) -> SaveHandle | None:
+        """Call it after each step of the optimizer. Saves when it is time.
+
+        From the first call on, SIGTERM does not end the process at once: the next call saves, waits
+        until that is durable, and ends the process as the signal would have. With several ranks the
+        one after the next call may be the one that saves, on all ranks alike.
+        """
+        saver = self._connect()
+        assert self._world is not None and self._orders is not None
+        self._termination.install()
+        saver.notice()
+        self._learn()
+        schedule = self._schedule
+        due = schedule.due(step, time.monotonic() - self._saved_at)
+        by_time = schedule.timed and due and self._world.rank == 0
+        ordered = self._orders.poll(self._termination.came or by_time)
+        if not ordered and not (due and not schedule.timed):
+            return None
+        handle = self.save(step)
+        if self._termination.came:
+            try:
+                handle.wait(TERM_LIMIT_S)
+            except CheckpointError as error:
+                say(str(error))
+            self._termination.act()
+        return handle
+
+    def load(self, step: int | None = None, strict: bool = True) -> Loaded | None:
+        """Puts the newest whole checkpoint, or that of `step`, into what is attached. None: there is
+        none, and nothing was changed. All ranks call it. After an error the attached state may be
+        a mixture: do not train on it."""
+        saver = self._connect()
+        assert self._engine is not None and self._world is not None
+        saver.fence()
+        found = load(self._engine.connection, self._world, self._attached, step, strict)
+        self._saved_at = time.monotonic()
+        return found
+
+    def fence(self) -> None:
+        """Waits until parameters may change. The attached optimizers do so by themselves; for code
+        that changes parameters in other ways between a save and the optimizer's next step."""
+        if self._saver is not None and os.getpid() == self._pid:
+            self._saver.fence()
+
+    def close(self) -> None:
+        """Waits, at most EXIT_LIMIT_S, for saves in flight; what failed is on stderr."""
+        if os.getpid() != self._pid or self._engine is None:
+            return
+        engine, self._engine = self._engine, None
+        atexit.unregister(self.close)
+        self._termination.restore()
+        for hook in self._hooks:
+            hook.remove()
+        saver, self._saver = self._saver, None
+        end = time.monotonic() + EXIT_LIMIT_S
+        for handle in saver.pending if saver is not None else []:
+            try:
+                handle.wait(max(end - time.monotonic(), 0.0))
+            except CheckpointError as error:
+                if handle.error is None:
+                    say(str(error))
+        engine.close()
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _before_step(self, *_: Any) -> None:
+        self.fence()
+
+    def _connect(self) -> Saver:
+        if self._saver is not None:
+            return self._saver
+        world = World()
+        engine = find_engine()
+        try:
+            token = self._meet(engine, world)
+        except BaseException:
+            engine.connection.close()
+            raise
+        self._engine, self._world = engine, world
+        self._orders = Orders(world, token)
+        at_once = self._copy_at_once
+        self._saver = Saver(engine.connection, self._copies(world), at_once)
+        return self._saver
+
+    def _meet(self, engine: Engine, world: World) -> str:
+        """All ranks' engines get to know rank 0's. An error of any rank is an error of all."""
+        ask, problem, leader = engine.connection.ask, "", {}
+        try:
+            leader = ask(
+                "hello",
+                protocol=PROTOCOL,
+                root=self._root,
+                rank=world.rank,
+                world_size=world.size,
+                local_world_size=world.local_size,
+                address=world.address,
+                generation=world.generation,
+                run=world.run,
+                keep=self._keep,
+                rate_bytes_per_s=self._rate,
+            ).fields
+        except CheckpointError as error:
+            problem = str(error)
+        leader = world.broadcast(leader)
+        if not problem and world.rank and "leader" in leader:
+            try:
+                ask("join", leader=leader["leader"], token=leader["token"])
+            except CheckpointError as error:
+                problem = str(error)
+        problems = [text for text in world.gather(problem) if text]
+        if problems:
+            raise CheckpointError(problems[0])
+        return str(leader.get("token", ""))
+
+    def _copies(self, world: World) -> Copies:
+        if self._replicas is None or world.size == 1:
+            return ALONE
+        if self._replicas == "auto":
+            return Copies("all", world.rank, world.size)
+        group = self._replicas
+        return Copies("group", dist.get_rank(group), dist.get_world_size(group))
+
+    def _preflight(self, saver: Saver) -> None:
+        """Once, on all ranks, when the size is known: what will go wrong with this storage."""
+        world = self._world
+        if self._checked_storage or world is None or self._engine is None:
+            return
+        self._checked_storage = True
+        nodes = -(-world.size // max(world.local_size, 1))
+        try:
+            answer = self._engine.connection.ask(
+                "preflight", ALL_RANKS_LIMIT_S, bytes=saver.slot_bytes, nodes=nodes
+            )
+        except CheckpointError as error:
+            say(f"the storage of the checkpoints could not be checked: {error}")
+            return
+        for finding in answer.fields.get("findings", []) if not world.rank else []:
+            say(f"checkpoints: {finding['severity']}: {finding['message']}")
+
+    def _learn(self) -> None:
+        handle = self._handle
+        if handle is not None and self._schedule.auto and handle._over:
+            self._handle = None
+            if handle.error is None:
+                handle._ask("status")
+                copy_s = float(handle.seconds.get("copy") or 0.0)
+                durable_s = float(handle.seconds.get("durable") or 0.0)
+                self._schedule.learn(self._blocked_s + copy_s, durable_s)

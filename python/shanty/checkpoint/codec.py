@@ -1,0 +1,125 @@
+"""State that is no tensor of the model, as JSON: exact, and without running anything when read."""
+
+from __future__ import annotations
+
+import base64
+import collections
+import enum
+import math
+import pickle
+import sys
+from typing import Any
+
+import torch
+
+from shanty.checkpoint.dtypes import dtype_of, word_of
+from shanty.checkpoint.errors import CheckpointError
+
+_TAG = "__shanty__"
+
+
+def encode(value: Any, where: str, allow_pickle: bool = False) -> Any:
+    """JSON for numbers, strings, bytes, tuples, dicts with any keys, tensors and NumPy arrays.
+    `where` names the value in the error for anything else; with `allow_pickle` that is pickled."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {_TAG: "float", "value": repr(value)}
+    if kind is list:
+        return [encode(v, f"{where}[{i}]", allow_pickle) for i, v in enumerate(value)]
+    if kind is dict and _TAG not in value and all(type(k) is str for k in value):
+        return {k: encode(v, f"{where}.{k}", allow_pickle) for k, v in value.items()}
+    if kind is tuple:
+        return {_TAG: "tuple", "items": encode(list(value), where, allow_pickle)}
+    if kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict):
+        pairs = [[encode(k, f"a key of {where}", allow_pickle), v] for k, v in value.items()]
+        items = [[k, encode(v, f"{where}[{k}]", allow_pickle)] for k, v in pairs]
+        return {_TAG: "counter" if kind is collections.Counter else "dict", "items": items}
+    if kind is set:
+        return {_TAG: "set", "items": encode(sorted(value), where, allow_pickle)}
+    if kind is bytes:
+        return {_TAG: "bytes", "data": base64.b64encode(value).decode()}
+    if isinstance(value, torch.Tensor) and not hasattr(value, "_local_tensor"):
+        return _encode_tensor(value, where)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic) and not value.dtype.hasobject:
+        return {_TAG: "scalar", "value": _encode_array(numpy.asarray(value))}
+    if numpy is not None and kind is numpy.ndarray and not value.dtype.hasobject:
+        return _encode_array(value)
+    if isinstance(value, enum.Enum):
+        return encode(value.value, where, allow_pickle)
+    if allow_pickle:
+        return {_TAG: "pickle", "data": base64.b64encode(pickle.dumps(value)).decode()}
+    raise CheckpointError(
+        f"cannot save {where}: a {kind.__module__}.{kind.__qualname__} has no JSON; leave it out, "
+        "give it as plain values, or pass allow_pickle=True"
+    )
+
+
+def decode(value: Any, allow_pickle: bool = False) -> Any:
+    """What `encode` was given. Pickles are refused unless allowed: they can run any code."""
+    if isinstance(value, list):
+        return [decode(v, allow_pickle) for v in value]
+    if not isinstance(value, dict):
+        return value
+    tag = value.get(_TAG)
+    if tag is None:
+        return {k: decode(v, allow_pickle) for k, v in value.items()}
+    if tag == "float":
+        return float(value["value"])
+    if tag == "bytes":
+        return base64.b64decode(value["data"])
+    if tag == "tensor":
+        return _decode_tensor(value)
+    if tag == "array":
+        return _decode_array(value)
+    if tag == "scalar":
+        return _decode_array(value["value"])[()]
+    if tag == "pickle":
+        if not allow_pickle:
+            raise CheckpointError(
+                "cannot load this checkpoint: it holds a pickle, which can run any code; pass "
+                "allow_pickle=True where you trust who wrote it"
+            )
+        return pickle.loads(base64.b64decode(value["data"]))
+    items = decode(value["items"], allow_pickle)
+    if tag == "tuple":
+        return tuple(items)
+    if tag == "set":
+        return set(items)
+    if tag in ("dict", "counter"):
+        pairs = {k: v for k, v in items}
+        return collections.Counter(pairs) if tag == "counter" else pairs
+    raise CheckpointError(f"cannot load this checkpoint: it holds an unknown kind of value, {tag!r}")
+
+
+def _encode_tensor(value: torch.Tensor, where: str) -> dict[str, Any]:
+    flat = value.detach().cpu().contiguous().reshape(-1)
+    data = bytes(flat.view(torch.uint8).tolist()) if flat.numel() else b""
+    return {
+        _TAG: "tensor",
+        "dtype": word_of(value.dtype, where),
+        "shape": list(value.shape),
+        "data": base64.b64encode(data).decode(),
+    }
+
+
+def _decode_tensor(value: dict[str, Any]) -> torch.Tensor:
+    dtype = dtype_of(value["dtype"], "a tensor of the state")
+    data = bytearray(base64.b64decode(value["data"]))
+    if not data:
+        return torch.empty(value["shape"], dtype=dtype)
+    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).reshape(value["shape"]).clone()
+
+
+def _encode_array(value: Any) -> dict[str, Any]:
+    data = base64.b64encode(value.tobytes()).decode()
+    return {_TAG: "array", "dtype": value.dtype.str, "shape": list(value.shape), "data": data}
+
+
+def _decode_array(value: dict[str, Any]) -> Any:
+    import numpy
+
+    flat = numpy.frombuffer(base64.b64decode(value["data"]), dtype=numpy.dtype(value["dtype"]))
+    return flat.reshape(value["shape"]).copy()

@@ -1,0 +1,149 @@
+"""An optimizer's state: tensors under the names of the parameters they belong to, the rest as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+import torch
+from torch import Tensor
+
+from shanty.checkpoint.codec import decode, encode
+from shanty.checkpoint.dtypes import dtype_of
+from shanty.checkpoint.entries import MINE, NOT_ME, Collected, Entry, share_of
+from shanty.checkpoint.errors import CheckpointError
+
+Optimizer = torch.optim.Optimizer
+
+
+def optimizer_entries(optimizer: Optimizer, prefix: str, models: Collected) -> list[Entry]:
+    entries = []
+    for name, parameter in _parameters(optimizer, models):
+        flat = models.flats.get(id(parameter))
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if not isinstance(value, Tensor):
+                continue
+            alike = value.shape == parameter.shape
+            share = share_of(flat)
+            if flat is not None and not alike:
+                # A count of steps: kept by the ranks that have a part, stored by one of them.
+                share = MINE if share == MINE and flat.start == 0 else NOT_ME
+            where = f"{prefix}{key}.{name}"
+            entries.append(Entry(where, "optim", value, share, flat=flat if alike else None))
+    return entries
+
+
+def optimizer_json(optimizer: Optimizer, models: Collected, allow_pickle: bool) -> dict[str, Any]:
+    """Options of each group, how many parameters it has, and what of the state is no tensor."""
+    groups = []
+    for i, group in enumerate(optimizer.param_groups):
+        options = {k: v for k, v in group.items() if k != "params"}
+        where = f"options of the optimizer's group {i}"
+        encoded = encode(options, where, allow_pickle)
+        groups.append({"options": encoded, "params": len(group["params"])})
+    state = {}
+    for name, parameter in _parameters(optimizer, models):
+        rest = {
+            k: v for k, v in optimizer.state.get(parameter, {}).items() if not isinstance(v, Tensor)
+        }
+        if rest:
+            state[name] = encode(rest, f"the optimizer's state of {name}", allow_pickle)
+    return {"groups": groups, "state": state}
+
+
+def apply_json(
+    optimizer: Optimizer, saved: dict[str, Any], models: Collected, allow_pickle: bool
+) -> None:
+    groups = optimizer.param_groups
+    if [len(g["params"]) for g in groups] != [g["params"] for g in saved["groups"]]:
+        raise CheckpointError(
+            f"cannot load the optimizer: it has groups of {[len(g['params']) for g in groups]} "
+            f"parameters, the checkpoint {[g['params'] for g in saved['groups']]}"
+        )
+    for group, of in zip(groups, saved["groups"]):
+        for key, value in decode(of["options"], allow_pickle).items():
+            now = group.get(key)
+            if isinstance(now, Tensor):
+                now.copy_(torch.as_tensor(value))
+            else:
+                group[key] = value
+    for name, parameter in _parameters(optimizer, models):
+        if name in saved["state"]:
+            optimizer.state[parameter].update(decode(saved["state"][name], allow_pickle))
+
+
+def make_state(
+    optimizer: Optimizer, prefix: str, models: Collected, stored: dict[str, Any]
+) -> list[str]:
+    """Makes the state that the checkpoint has and a fresh optimizer has not, and drops what it has
+    not. `stored` are the checkpoint's tensors by name. Returns the names of what was dropped."""
+    keys_of: dict[str, list[str]] = {}
+    known = dict(_parameters(optimizer, models))
+    for where in stored:
+        if where.startswith(prefix):
+            key, _, name = where[len(prefix) :].partition(".")
+            if name in known:
+                keys_of.setdefault(name, []).append(key)
+    dropped = []
+    for group in optimizer.param_groups:
+        on_device = bool(group.get("capturable") or group.get("fused"))
+        for parameter in group["params"]:
+            name = _name_of(parameter, models)
+            state, keys = optimizer.state[parameter], keys_of.get(name, [])
+            for key in [k for k, v in state.items() if isinstance(v, Tensor) and k not in keys]:
+                dropped.append(f"{prefix}{key}.{name}")
+                del state[key]
+            flat = models.flats.get(id(parameter))
+            if flat is None or flat.count:
+                for key in keys:
+                    if key not in state:
+                        spec = stored[f"{prefix}{key}.{name}"]
+                        shape = flat.shape if flat is not None else tuple(parameter.shape)
+                        where = f"{prefix}{key}.{name}"
+                        state[key] = _empty(where, parameter, spec, shape, on_device)
+            if not state:
+                del optimizer.state[parameter]
+    return dropped
+
+
+def _empty(
+    where: str, parameter: Tensor, spec: dict[str, Any], whole: tuple[int, ...], on_device: bool
+) -> Tensor:
+    dtype, shape = dtype_of(spec["dtype"], where), tuple(spec["shape"])
+    if shape == whole:
+        return torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+    if not shape:
+        # Counts of steps live on the CPU unless the optimizer runs them on the device.
+        device = parameter.device if on_device else torch.device("cpu")
+        return torch.zeros((), dtype=dtype, device=device)
+    if hasattr(parameter, "_local_tensor"):
+        raise CheckpointError(
+            f"cannot load {where}: it is shaped {shape}, unlike its sharded parameter; take one step "
+            "of the optimizer before the load, so that it makes its own"
+        )
+    return torch.zeros(shape, dtype=dtype, device=parameter.device)
+
+
+def _parameters(optimizer: Optimizer, models: Collected) -> Iterator[tuple[str, Tensor]]:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            yield _name_of(parameter, models), parameter
+
+
+def _name_of(parameter: Tensor, models: Collected) -> str:
+    name = models.names.get(id(parameter))
+    if name is None:
+        raise CheckpointError(
+            f"an attached optimizer has a parameter, shaped {tuple(parameter.shape)}, that no "
+            "attached model has: attach its module too, and make the optimizer after the model was "
+            "moved, sharded or wrapped"
+        )
+    return name
+
+
+def check_supported(optimizer: Any) -> None:
+    classes = {base.__name__ for base in type(optimizer).__mro__}
+    if "ZeroRedundancyOptimizer" in classes or not isinstance(optimizer, Optimizer):
+        raise CheckpointError(
+            f"cannot attach a {type(optimizer).__name__}: only torch.optim.Optimizer, and not "
+            "ZeroRedundancyOptimizer; use FSDP2 for sharded state"
+        )

@@ -1,0 +1,352 @@
+"""Puts the attached tensors into the engine's memory, and holds the optimizer until that is done."""
+
+from __future__ import annotations
+
+import base64
+import os
+import struct
+import sys
+import threading
+import time
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from shanty.checkpoint.arena import COMMITTED, COPIED, FAILED, FILLING, Arena
+from shanty.checkpoint.entries import Entry
+from shanty.checkpoint.errors import CheckpointError
+from shanty.checkpoint.parts import Copies, Piece, pieces_of
+from shanty.checkpoint.wire import Answer, Connection
+
+FENCE_LIMIT_S = 60.0
+_POLL_MS = 1
+_WAIT_SLICE_S = 0.25
+_STATES = ("copying", "staged", "durable", "committed")
+
+
+class SaveHandle:
+    """One save. `staged`: it is whole in memory, parameters may change. `durable`: all ranks' files
+    are on storage and the checkpoint is committed. `error`: why it will never be."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.error: str | None = None
+        self.seconds: dict[str, float] = {}
+        self._state = 0
+        self._peek: Callable[[], int] | None = None
+        self._connection: Connection | None = None
+        self._sent = threading.Event()  # `save` was asked, or never will be
+        self._changed = 0
+
+    @property
+    def staged(self) -> bool:
+        return self.error is None and self._look() >= COPIED
+
+    @property
+    def durable(self) -> bool:
+        return self.error is None and self._look() == COMMITTED
+
+    def wait(self, limit_s: float | None = None) -> None:
+        """Returns once it is durable. CheckpointError when it failed, or after `limit_s`."""
+        self._wait("committed", limit_s)
+
+    def _wait(self, state: str, limit_s: float | None) -> None:
+        end = time.monotonic() + limit_s if limit_s is not None else float("inf")
+        while self.error is None and not (self._state == COMMITTED):
+            left = end - time.monotonic()
+            if left <= 0:
+                raise CheckpointError(f"the checkpoint of step {self.step} is not {state} yet")
+            # In slices, as others have requests on the same connection.
+            slice_s = min(_WAIT_SLICE_S, left)
+            if self._sent.wait(slice_s) and self._ask("wait", state=state, limit_s=slice_s):
+                break
+        if self.error is not None:
+            raise CheckpointError(f"the checkpoint of step {self.step} failed: {self.error}")
+
+    def _ask(self, op: str, **fields: Any) -> bool:
+        """Whether the state in `fields` is reached."""
+        if self._connection is None:
+            return False
+        try:
+            answer = self._connection.ask(op, step=self.step, **fields).fields
+        except CheckpointError as error:
+            self._fail(str(error))
+            return False
+        state = answer.get("state", "failed")
+        self.seconds = answer.get("seconds") or self.seconds
+        if state not in _STATES:
+            self._fail(str(answer.get("error") or "the engine says no more"))
+            return False
+        self._state = max(self._state, FILLING + _STATES.index(state))
+        return _STATES.index(state) >= _STATES.index(fields.get("state", "committed"))
+
+    def _look(self) -> int:
+        """The newest known state, without asking unless the slot is another's by now."""
+        if self.error is not None or self._state == COMMITTED or self._peek is None:
+            return self._state
+        if not self._sent.is_set():
+            return self._state
+        state = self._peek()
+        if state in (0, FAILED):
+            self._ask("status")
+        else:
+            self._state = max(self._state, state)
+        return self._state
+
+    @property
+    def _over(self) -> bool:
+        return self.error is not None or self._look() == COMMITTED
+
+    def _fail(self, error: str) -> None:
+        if self.error is None:
+            self.error = error
+            say(f"the checkpoint of step {self.step} failed: {error}")
+        self._sent.set()
+
+
+class Saver:
+    """Used by the training thread only, but for `_push`, which may have a thread of its own."""
+
+    def __init__(self, connection: Connection, replicas: Copies, at_once: bool) -> None:
+        self._connection = connection
+        self._replicas = replicas
+        self._at_once = at_once
+        self._plan = Plan([], replicas)
+        self._arena: Arena | None = None
+        self._layout = -1
+        self._offsets: list[int] = []
+        self._pull = True
+        self._laid_out: Any = None
+        self._views: list[dict[int, Tensor]] = [{}, {}]
+        self._stream: Any = None
+        self._registered: list[Arena] = []
+        self.slot_bytes = 0
+        self.pending: list[SaveHandle] = []
+
+    def save(
+        self,
+        step: int,
+        entries: list[Entry],
+        aliases: dict[str, str],
+        texts: tuple[dict[str, Any], dict[str, Any]],
+        pin: bool,
+    ) -> SaveHandle:
+        """Never raises for what goes wrong outside of this process: the handle tells."""
+        handle = SaveHandle(step)
+        handle._connection = self._connection
+        if not self._plan.is_of(entries):
+            self._plan = Plan(entries, self._replicas)
+            self._views = [{}, {}]
+        try:
+            self._lay_out(aliases)
+            slot = int(self._connection.ask("begin", layout=self._layout, step=step).fields["slot"])
+            self._fill(handle, slot, texts, pin)
+        except (CheckpointError, OSError) as error:
+            handle._fail(str(error))
+            return handle
+        self.pending.append(handle)
+        if self._at_once:
+            self.fence()
+        return handle
+
+    def notice(self) -> None:
+        """Says what failed since, once; forgets what is committed. Cheap."""
+        self.pending = [handle for handle in self.pending if not handle._over]
+
+    def fence(self) -> None:
+        """Returns when parameters may change: at once unless the last save is being copied."""
+        if not self.pending:
+            return
+        handle = self.pending[-1]
+        end = time.monotonic() + FENCE_LIMIT_S
+        while not handle._sent.wait(0.2):
+            self._check_engine(handle, end)
+        while handle._peek is not None and handle.error is None and handle._peek() == FILLING:
+            if self._connection.is_lost(_POLL_MS):
+                handle._fail("the checkpoint engine ended while it copied")
+            self._check_engine(handle, end)
+        self._check_unchanged(handle)
+
+    def _check_engine(self, handle: SaveHandle, end: float) -> None:
+        if time.monotonic() > end:
+            raise CheckpointError(
+                f"the checkpoint of step {handle.step} was not copied within {FENCE_LIMIT_S:.0f} s, "
+                "and the optimizer cannot step before: the checkpoint engine hangs; see its messages "
+                "on stderr"
+            )
+
+    def _check_unchanged(self, handle: SaveHandle) -> None:
+        """Anyone but the optimizer who changed a parameter in place spoiled the copy."""
+        versions, handle._changed = handle._changed, 0
+        if not versions or handle.error is not None or versions == self._plan.versions():
+            return
+        self._at_once = True
+        try:
+            self._connection.ask("abandon", step=handle.step)
+            outcome = "it is given up"
+        except CheckpointError as error:
+            outcome = f"it may hold a mixture and could not be taken back ({error})"
+        handle._fail(
+            "parameters were changed between the save and the optimizer's next step, not by the "
+            f"optimizer; {outcome}, and from now on save() returns only when all is copied"
+        )
+
+    def _lay_out(self, aliases: dict[str, str]) -> None:
+        specs = [piece.spec for piece in self._plan.pieces]
+        if self._laid_out == (specs, aliases):
+            return
+        answer = self._ask_layout(aliases)
+        if self._pull and not answer.fields.get("pull", True):
+            self._pull = False
+            answer = self._ask_layout(aliases)
+        if answer.fd is None:
+            raise CheckpointError("the checkpoint engine gave no memory to save into")
+        try:
+            self.slot_bytes = int(answer.fields["slot_bytes"])
+            self._arena = Arena(answer.fd, self.slot_bytes)
+        finally:
+            os.close(answer.fd)
+        self._layout, self._offsets = answer.fields["layout"], answer.fields["offsets"]
+        self._views, self._laid_out = [{}, {}], (specs, aliases)
+
+    def _ask_layout(self, aliases: dict[str, str]) -> Answer:
+        modes = [("pull" if p.pullable and self._pull else "push") for p in self._plan.pieces]
+        tensors = [{**p.spec, "mode": mode} for p, mode in zip(self._plan.pieces, modes)]
+        return self._connection.ask("layout", tensors=tensors, aliases=aliases)
+
+    def _fill(
+        self,
+        handle: SaveHandle,
+        slot: int,
+        texts: tuple[dict[str, Any], dict[str, Any]],
+        pin: bool,
+    ) -> None:
+        arena = self._arena
+        assert arena is not None
+        step, pieces = handle.step, self._plan.pieces
+        pulled = [p for p in pieces if p.pullable and self._pull]
+        now, later, device = [], [], []
+        for i, piece in enumerate(pieces):
+            if piece.source.device.type != "cpu":
+                device.append(i)
+            elif not piece.pullable:
+                now.append(i)
+            elif not self._pull:
+                later.append(i)
+        handle._changed = self._plan.versions() if pulled or later else 0
+        addresses = [p.source.data_ptr() for p in pulled]
+        request = {
+            "slot": slot,
+            "step": step,
+            "pointers": base64.b64encode(struct.pack(f"<{len(addresses)}Q", *addresses)).decode(),
+            "state": texts[0],
+            "global": texts[1],
+            "pin": pin,
+        }
+        try:
+            self._copy(slot, now)
+            event = self._copy_device(slot, device)
+        except Exception as error:
+            raise CheckpointError(f"cannot copy the tensors: {error}") from error
+        handle._peek = lambda: arena.state(slot, step)
+        if not later and event is None:
+            self._connection.ask("save", **request)
+            handle._sent.set()
+            return
+        arguments = (handle, slot, later, event, request)
+        threading.Thread(target=self._push, args=arguments, name="shanty-save", daemon=True).start()
+
+    def _push(
+        self, handle: SaveHandle, slot: int, later: list[int], event: Any, request: dict[str, Any]
+    ) -> None:
+        try:
+            self._copy(slot, later)
+            if event is not None:
+                event.synchronize()
+            self._connection.ask("save", **request)
+        except Exception as error:
+            handle._fail(str(error))
+        finally:
+            handle._sent.set()
+
+    def _copy(self, slot: int, which: list[int], non_blocking: bool = False) -> None:
+        if which:
+            with torch.no_grad():
+                targets = [self._view(slot, i) for i in which]
+                sources = [self._plan.pieces[i].source for i in which]
+                sources = [s if s.dtype == t.dtype else _as_bytes(s) for s, t in zip(sources, targets)]
+                torch._foreach_copy_(targets, sources, non_blocking)
+
+    def _copy_device(self, slot: int, which: list[int]) -> Any:
+        """Beside what the device computes; the event is when it is done."""
+        if not which:
+            return None
+        if not torch.cuda.is_available():
+            self._copy(slot, which)
+            return None
+        self._pin()
+        current = torch.cuda.current_stream()
+        self._stream = self._stream or torch.cuda.Stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            self._copy(slot, which, non_blocking=True)
+            return self._stream.record_event()
+
+    def _pin(self) -> None:
+        """Once per arena; where the driver refuses, copies are slower."""
+        arena = self._arena
+        if arena is not None and arena not in self._registered:
+            self._registered.append(arena)
+            torch.cuda.cudart().cudaHostRegister(arena.bytes.data_ptr(), arena.size, 0)
+
+    def _view(self, slot: int, index: int) -> Tensor:
+        view = self._views[slot].get(index)
+        if view is None:
+            assert self._arena is not None
+            source = self._plan.pieces[index].source
+            at = self._arena.at(slot, self._offsets[index])
+            if at % source.element_size():
+                # An element type that the engine stores as bytes.
+                view = self._arena.view(at, torch.uint8, (source.numel() * source.element_size(),))
+            else:
+                view = self._arena.view(at, source.dtype, tuple(source.shape))
+            self._views[slot][index] = view
+        return view
+
+
+class Plan:
+    """What this rank stores of certain tensors; good as long as these stay in their places."""
+
+    def __init__(self, entries: list[Entry], replicas: Copies) -> None:
+        self.pieces: list[Piece] = pieces_of(entries, replicas)
+        self._entries = entries
+        self._places = [_place(e) for e in entries]
+        self._pulled = [p.source for p in self.pieces if p.pullable]
+
+    def is_of(self, entries: list[Entry]) -> bool:
+        if len(entries) != len(self._entries):
+            return False
+        return all(
+            a.tensor is b.tensor and a.name == b.name and a.share == b.share and _place(a) == place
+            for a, b, place in zip(entries, self._entries, self._places)
+        )
+
+    def versions(self) -> int:
+        """Changes when one of the pulled tensors is changed in place where torch sees it."""
+        return 1 + sum(source._version for source in self._pulled)
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    plain = tensor.resolve_conj().resolve_neg().contiguous()
+    return plain.reshape(-1).view(torch.uint8)
+
+
+def _place(entry: Entry) -> tuple[Any, ...]:
+    local = getattr(entry.tensor, "_local_tensor", entry.tensor)
+    return (local.data_ptr(), local.shape, local.stride(), local.dtype)
+
+
+def say(line: str) -> None:
+    sys.stderr.write(f"shanty: {line}\n")
+    sys.stderr.flush()

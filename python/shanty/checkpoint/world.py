@@ -1,0 +1,56 @@
+"""Which rank this is, and the few words that ranks exchange: in the main thread, at start and load."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import torch.distributed as dist
+
+from shanty.checkpoint.errors import CheckpointError
+
+
+class World:
+    def __init__(self) -> None:
+        if dist.is_available() and dist.is_initialized():
+            self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        else:
+            self.rank, self.size = _number("RANK", 0), _number("WORLD_SIZE", 1)
+            if self.size > 1:
+                raise CheckpointError(
+                    f"WORLD_SIZE is {self.size}: call torch.distributed.init_process_group before "
+                    "the first save or load, the ranks' checkpoint engines meet through it"
+                )
+        self.local_size = _number("LOCAL_WORLD_SIZE", self.size)
+        self.address = os.environ.get("MASTER_ADDR") or socket.gethostname()
+        self.generation = _number("TORCHELASTIC_RESTART_COUNT", 0)
+        variables = ("SHANTY_RUN_ID", "TORCHELASTIC_RUN_ID")
+        self.run = next((os.environ[v] for v in variables if os.environ.get(v)), "")
+        self._group: Any = None
+        if self.size > 1 and dist.get_backend() != "gloo":
+            # Objects over NCCL would wait for the device.
+            self._group = dist.new_group(backend="gloo")
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value."""
+        if self.size == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, group=self._group)
+        return box[0]
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all ranks, on each of them."""
+        if self.size == 1:
+            return [value]
+        box: list[Any] = [None] * self.size
+        dist.all_gather_object(box, value, group=self._group)
+        return box
+
+
+def _number(variable: str, default: int) -> int:
+    try:
+        return int(os.environ.get(variable, default))
+    except ValueError:
+        return default

@@ -1,0 +1,133 @@
+"""State that is no tensor comes back exactly, and reading it runs nothing."""
+
+from __future__ import annotations
+
+import collections
+import json
+import math
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import numpy as np  # noqa: E402
+from shanty.checkpoint import rng  # noqa: E402
+from shanty.checkpoint.codec import decode, encode  # noqa: E402
+from shanty.checkpoint.errors import CheckpointError  # noqa: E402
+from shanty.checkpoint.orders import Orders  # noqa: E402
+from shanty.checkpoint.schedule import Schedule  # noqa: E402
+
+
+def again(value: object, **options: bool) -> object:
+    text = json.dumps(encode(value, "it", **options), allow_nan=False)
+    return decode(json.loads(text), **options)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        -(1 << 70),
+        0.1,
+        math.inf,
+        "é",
+        b"\0\xff",
+        (1, (2.5, [3])),
+        {1: "a", (2, 3): None},
+        {"__shanty__": "tuple", "items": []},
+        collections.Counter({30: 1, 80: 2}),
+        {3, 1},
+        random.getstate(),
+    ],
+)
+def test_plain_values_come_back_with_their_types(value: object) -> None:
+    got = again(value)
+    assert got == value and type(got) is type(value)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.bool, torch.complex64])
+def test_tensors_come_back_bit_for_bit(dtype: torch.dtype) -> None:
+    for shape in ((2, 3), (), (0, 2)):
+        value = torch.rand(shape).to(dtype)
+        got = again([value])[0]  # type: ignore[index]
+        assert got.dtype == dtype and got.shape == value.shape
+        assert torch.equal(got.to(torch.complex64), value.to(torch.complex64))
+
+
+def test_numpy_values_come_back() -> None:
+    got = again({"a": np.arange(6, dtype=np.uint16).reshape(2, 3), "b": np.float64(0.1)})
+    assert got["a"].dtype == np.uint16 and got["a"].shape == (2, 3)  # type: ignore[index]
+    assert got["b"] == np.float64(0.1)  # type: ignore[index]
+    assert math.isnan(again(math.nan))  # type: ignore[arg-type]
+
+
+class Odd:
+    def __init__(self) -> None:
+        self.value = 3
+
+
+def test_objects_need_leave_to_be_pickled_and_again_to_be_read() -> None:
+    with pytest.raises(CheckpointError, match=r"cannot save it\.a: a .*Odd has no JSON"):
+        encode({"a": Odd()}, "it")
+    pickled = encode({"a": Odd()}, "it", allow_pickle=True)
+    with pytest.raises(CheckpointError, match="can run any code"):
+        decode(pickled)
+    assert decode(pickled, allow_pickle=True)["a"].value == 3
+
+
+def test_generators_go_on_where_they_were() -> None:
+    own = [torch.Generator().manual_seed(4), np.random.default_rng(5)]
+
+    def draw() -> list[object]:
+        return [
+            random.random(),
+            float(np.random.rand()),
+            torch.rand(3).tolist(),
+            torch.rand(2, generator=own[0]).tolist(),
+            own[1].random(),
+        ]
+
+    state = json.loads(json.dumps(encode(rng.capture(own), "rng")))
+    first = draw()
+    rng.restore(decode(state), own)
+    assert draw() == first
+
+
+def test_derived_generators_differ_by_rank_and_step() -> None:
+    seen = set()
+    for rank, step in ((0, 1), (1, 1), (0, 2)):
+        rng.derive(9, rank, step, [])
+        seen.add((random.random(), float(np.random.rand()), float(torch.rand(()))))
+    assert len({s[0] for s in seen}) == len({s[1] for s in seen}) == len({s[2] for s in seen}) == 3
+
+
+def test_schedules() -> None:
+    assert [s for s in range(9) if Schedule(4).due(s, 0)] == [4, 8]
+    assert not Schedule("10min").due(1, 599) and Schedule("10min").due(1, 600)
+    auto = Schedule("auto", mtbf_s=10_000)
+    auto.learn(cost_s=0.5, durable_s=20)
+    assert auto.seconds == 100
+    auto.learn(cost_s=0.5, durable_s=200)
+    assert auto.seconds == 200
+    for wrong in ("often", 0):
+        with pytest.raises(CheckpointError, match="every="):
+            Schedule(wrong)
+
+
+class FakeWorld:
+    size, rank, generation = 2, 0, 0
+
+
+def test_ranks_that_are_a_call_apart_save_at_the_same_call() -> None:
+    store = torch.distributed.HashStore()
+    for orderer, order in ((0, [0, 1]), (0, [1, 0]), (1, [0, 1])):
+        ranks = [Orders(FakeWorld(), f"{orderer}{order}") for _ in range(2)]
+        saved: list[list[int]] = [[], []]
+        for call in range(1, 13):
+            for rank in order:
+                ranks[rank]._store = store
+                if ranks[rank].poll(rank == orderer and call in (3, 7)):
+                    saved[rank].append(call)
+        assert saved == [[4, 8], [4, 8]]

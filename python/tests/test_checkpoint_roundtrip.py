@@ -1,0 +1,493 @@
+"""Saving and loading against a stand-in for the engine, see checkpoint_double.py."""
+
+from __future__ import annotations
+
+import threading
+import time
+import types
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from checkpoint_double import Double, Store  # noqa: E402
+from shanty.checkpoint import CheckpointError, Checkpointer, ResumableLoader  # noqa: E402
+from shanty.checkpoint import save as save_module  # noqa: E402
+from shanty.checkpoint.attached import Attached  # noqa: E402
+from shanty.checkpoint.engine import _connect  # noqa: E402
+from shanty.checkpoint.load import load  # noqa: E402
+from shanty.checkpoint.parts import Copies  # noqa: E402
+from shanty.checkpoint.save import Saver  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def double(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Double]:
+    double = Double(store)
+    monkeypatch.setenv("SHANTY_CKPT_SOCKET", double.name)
+    yield double
+    double.die()
+
+
+class Net(nn.Module):
+    def __init__(self, width: int = 160) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, width)
+        self.norm = nn.BatchNorm1d(width)
+        self.middle = nn.Linear(width, width)  # large enough to be pulled
+        self.drop = nn.Dropout(0.3)
+        self.out = nn.Linear(width, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.drop(torch.relu(self.middle(self.norm(self.first(x))))))
+
+
+class Run:
+    """A small training run with everything that can be attached."""
+
+    def __init__(self, kind: str = "adamw", dtype: torch.dtype = torch.float32) -> None:
+        torch.manual_seed(11)
+        self.model = Net().to(dtype)
+        self.dtype = dtype
+        parameters = self.model.parameters()
+        self.optimizer: torch.optim.Optimizer
+        if kind == "adamw":
+            self.optimizer = torch.optim.AdamW(parameters, lr=1e-2, amsgrad=True)
+        elif kind == "adafactor":
+            self.optimizer = torch.optim.Adafactor(parameters, lr=1e-2)
+        elif kind == "lbfgs":
+            self.optimizer = torch.optim.LBFGS(parameters, lr=0.1, max_iter=2)
+        else:
+            self.optimizer = torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+        self.scheduler = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, 0.1, 100, cycle_momentum=kind in ("adamw", "sgd")
+        )
+        self.ema = torch.optim.swa_utils.AveragedModel(self.model)
+        self.scaler = torch.amp.GradScaler("cpu", enabled=False)
+        data = TensorDataset(torch.randn(40, 8).to(dtype), torch.randn(40, 4).to(dtype))
+        plain = DataLoader(data, batch_size=6, shuffle=True)
+        self.loader = ResumableLoader(plain, seed=2)
+        self.extra: dict[str, Any] = {"best": 1.0, "seen": []}
+        self.step = 0
+
+    def attach(self, checkpointer: Checkpointer) -> Checkpointer:
+        return checkpointer.attach(
+            model=self.model,
+            optimizer=self.optimizer,
+            scheduler=self.scheduler,
+            loader=self.loader,
+            scaler=self.scaler,
+            ema=self.ema,
+            extra=self.extra,
+        )
+
+    def train(self, until: int, saving: Checkpointer | None = None, at: int = -1) -> Any:
+        handle = None
+        while self.step < until:
+            for x, y in self.loader:
+
+                def closure() -> Any:
+                    self.optimizer.zero_grad()
+                    loss = (self.model(x) - y).square().mean()
+                    loss.backward()
+                    return loss
+
+                self.optimizer.step(closure)
+                self.scheduler.step()
+                self.ema.update_parameters(self.model)
+                self.step += 1
+                self.extra["seen"].append(self.step)
+                if saving is not None and self.step == at:
+                    handle = saving.save(self.step)
+                if self.step == until:
+                    break
+        return handle
+
+    def everything(self) -> dict[str, Any]:
+        """Shares memory with the run, but for the random numbers."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "ema": self.ema.state_dict(),
+            "loader": self.loader.state_dict(),
+            "extra": self.extra,
+            "random": torch.rand(4),
+        }
+
+
+def assert_same(one: Any, other: Any, where: str = "") -> None:
+    assert type(one) is type(other), where
+    if isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype and torch.equal(one, other), where
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_same(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other), where
+        for i, (a, b) in enumerate(zip(one, other)):
+            assert_same(a, b, f"{where}[{i}]")
+    else:
+        assert one == other, where
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd", "adafactor", "lbfgs"])
+@pytest.mark.parametrize("pull", [True, False])
+def test_a_resumed_run_is_the_uninterrupted_one(
+    tmp_path: Path, double: Double, kind: str, pull: bool
+) -> None:
+    double.store.pull = pull
+    straight = Run(kind)
+    straight.train(19)
+    expected = straight.everything()
+    stopped = Run(kind)
+    with stopped.attach(Checkpointer(tmp_path)) as checkpointer:
+        # Training goes on while the save does.
+        handle = stopped.train(13, checkpointer, at=9)
+        handle.wait(20)
+    assert handle.durable and handle.staged
+    double.store.check_coverage(9)
+    assert pull == any(r.get("pointers") for r in double.store.requests)
+
+    resumed = Run(kind)
+    with resumed.attach(Checkpointer(tmp_path)) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None and (found.step, found.source) == (9, "memory")
+        assert (found.epoch, found.samples, found.findings) == (1, 52, [])
+        resumed.step = found.step
+        resumed.train(19)
+    assert_same(resumed.everything(), expected)
+
+
+def test_bf16_runs_resume_too(tmp_path: Path, double: Double) -> None:
+    straight = Run("sgd", torch.bfloat16)
+    straight.train(6)
+    expected = straight.everything()
+    stopped = Run("sgd", torch.bfloat16)
+    with stopped.attach(Checkpointer(tmp_path)) as checkpointer:
+        stopped.train(3, checkpointer, at=3)
+    resumed = Run("sgd", torch.bfloat16)
+    with resumed.attach(Checkpointer(tmp_path)) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None
+        resumed.step = found.step
+        resumed.train(6)
+    assert_same(resumed.everything(), expected)
+
+
+class Zoo(nn.Module):
+    """One of each kind of tensor."""
+
+    def __init__(self, fill: float) -> None:
+        super().__init__()
+        values = torch.arange(24.0).reshape(4, 6) * fill
+        for dtype in (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8):
+            self.register_buffer(str(dtype).replace(".", "_"), values.to(dtype))
+        for name in ("float8_e4m3fn", "float8_e5m2", "complex64", "complex128", "bool"):
+            self.register_buffer(name, values.to(getattr(torch, name)))
+        self.register_buffer("scalar", torch.tensor(fill))
+        self.register_buffer("empty", torch.zeros(0, 5))
+        self.turned = nn.Parameter(values.t() + fill)
+        self.large = nn.Parameter(torch.full((300, 100), fill))
+        self.large_turned = nn.Parameter(torch.rand(200, 100).t() * fill)
+        self.tied = self.large
+        self.register_buffer("conjugate", torch.complex(values, values).conj())
+        self.register_buffer("forgotten", values, persistent=False)
+
+
+def test_every_kind_of_tensor_comes_back(tmp_path: Path, double: Double) -> None:
+    model, other = Zoo(3.0), Zoo(0.0)
+    with Checkpointer(tmp_path).attach(model=model, rng=False) as checkpointer:
+        checkpointer.save(1).wait(20)
+    with Checkpointer(tmp_path).attach(model=other, rng=False) as checkpointer:
+        assert checkpointer.load() is not None
+    assert other.tied is other.large and not other.turned.is_contiguous()
+    for name, tensor in model.state_dict().items():
+        assert_same(other.state_dict()[name], tensor, name)
+    assert double.store.checkpoints[1]["aliases"] == {"tied": "large"}
+    assert float(other.forgotten.sum()) == 0
+
+
+def test_the_optimizer_waits_until_its_parameters_are_copied(tmp_path: Path, double: Double) -> None:
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        run.train(1)
+        double.store.hold.clear()
+        handle = checkpointer.save(1)
+        assert not handle.staged and not handle.durable
+        before = run.model.middle.weight.detach().clone()
+        stepping = threading.Thread(target=run.train, args=(2,))
+        stepping.start()
+        stepping.join(0.3)
+        assert stepping.is_alive() and torch.equal(before, run.model.middle.weight)
+        double.store.hold.set()
+        stepping.join(20)
+        assert not torch.equal(before, run.model.middle.weight)
+        handle.wait(20)
+    saved = double.store.checkpoints[1]["tensors"]["middle.weight"]["data"].tobytes()
+    assert saved == before.numpy().tobytes()
+
+
+def test_an_engine_that_hangs_ends_the_wait_with_an_error(
+    tmp_path: Path, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(save_module, "FENCE_LIMIT_S", 0.2)
+    run = Run()
+    checkpointer = run.attach(Checkpointer(tmp_path))
+    run.train(1)
+    double.store.hold.clear()
+    checkpointer.save(1)
+    with pytest.raises(CheckpointError, match="step 1 was not copied within"):
+        run.train(2)
+    double.store.hold.set()
+    checkpointer.close()
+
+
+def test_training_goes_on_when_the_engine_dies(
+    tmp_path: Path, double: Double, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        double.store.hold.clear()
+        handle = run.train(1, checkpointer, at=1)
+        double.die()
+        run.train(3)
+        assert "engine ended while it copied" in (handle.error or "")
+        later = checkpointer.save(3)
+        assert later.error and not later.staged
+        with pytest.raises(CheckpointError, match="step 1 failed"):
+            handle.wait()
+        double.store.hold.set()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[:39] for line in lines] == [
+        "shanty: the checkpoint of step 1 failed",
+        "shanty: the checkpoint of step 3 failed",
+    ]
+
+
+def test_failing_storage_is_told_once_and_training_goes_on(
+    tmp_path: Path, double: Double, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run()
+    double.store.fail_save = "no space left on device"
+    with run.attach(Checkpointer(tmp_path, every=2)) as checkpointer:
+        for step in range(1, 5):
+            run.train(step)
+            checkpointer.maybe_save(step)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        f"shanty: the checkpoint of step {step} failed: no space left on device" for step in (2, 4)
+    ]
+
+
+def test_parameters_changed_by_others_during_a_save_spoil_it(
+    tmp_path: Path, double: Double, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        handle = run.train(1, checkpointer, at=1)
+        with torch.no_grad():
+            run.model.middle.weight.mul_(2)
+        run.train(2)
+        assert "changed between the save" in (handle.error or "") and "given up" in handle.error
+        # From now on nothing is left to spoil when save returns.
+        double.store.hold.clear()
+        threading.Timer(0.2, double.store.hold.set).start()
+        second = checkpointer.save(2)
+        assert second.staged
+        with torch.no_grad():
+            run.model.middle.weight.mul_(2)
+        run.train(3)
+        second.wait(20)
+    assert 1 not in double.store.checkpoints and 2 in double.store.checkpoints
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_layout_is_asked_for_only_when_it_changed(tmp_path: Path, double: Double) -> None:
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        checkpointer.save(0)  # before the optimizer has any state
+        for step in range(1, 4):
+            run.train(step)
+            checkpointer.save(step)
+        run.model.middle.weight.data = run.model.middle.weight.data.clone()
+        checkpointer.save(4).wait(20)
+    assert double.store.ops().count("layout") == 2
+    data = double.store.checkpoints[4]["tensors"]["middle.weight"]["data"].tobytes()
+    assert data == run.model.middle.weight.detach().numpy().tobytes()
+    assert not any(n.startswith("optim.") for n in double.store.checkpoints[0]["tensors"])
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_finding(tmp_path: Path, double: Double) -> None:
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        for step in (1, 2):
+            run.train(step)
+            checkpointer.save(step).wait(20)
+        double.store.bad_reads = {2}
+        found = checkpointer.load()
+        assert found is not None and found.step == 1 and run.loader.state_dict()["samples"] == 6
+        assert found.findings == ["step 2: a checksum does not match"]
+        double.store.bad_reads = {1, 2}
+        with pytest.raises(CheckpointError, match="none of the checkpoints is whole"):
+            checkpointer.load()
+
+
+def test_loading_the_past_drops_state_that_was_not_there(tmp_path: Path, double: Double) -> None:
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        checkpointer.save(0).wait(20)
+        run.train(2)
+        found = checkpointer.load(step=0)
+        assert found is not None and not run.optimizer.state
+        assert found.findings and "was dropped" in found.findings[0]
+
+
+def test_what_does_not_fit_is_listed(tmp_path: Path, double: Double) -> None:
+    with Checkpointer(tmp_path).attach(model=Net(160)) as checkpointer:
+        assert checkpointer.load() is None
+        checkpointer.save(1).wait(20)
+    with Checkpointer(tmp_path).attach(model=Net(20)) as checkpointer:
+        with pytest.raises(CheckpointError, match=r"first.weight is F32 \[20, 8\] here and F32 \[160"):
+            checkpointer.load()
+    model = nn.ModuleDict({"first": nn.Linear(8, 160), "new": nn.Linear(2, 2)})
+    with Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        with pytest.raises(CheckpointError, match=r"2 are missing in it \(new.bias.*unexpected"):
+            checkpointer.load()
+        found = checkpointer.load(strict=False)
+        assert found is not None and "left alone" in found.findings[0]
+
+
+def test_a_model_alone_is_loaded_without_its_optimizer(tmp_path: Path, double: Double) -> None:
+    run = Run()
+    with Checkpointer(tmp_path).attach(model=run.model, optimizer=run.optimizer) as checkpointer:
+        run.train(1)
+        checkpointer.save(1).wait(20)
+    model = Net()
+    with Checkpointer(tmp_path).attach(model=model, rng=False) as checkpointer:
+        assert checkpointer.load() is not None
+    assert_same(model.state_dict(), run.model.state_dict())
+
+
+def test_several_of_a_kind_and_extras(tmp_path: Path, double: Double) -> None:
+    def parts() -> dict[str, Any]:
+        nets = {"g": nn.Linear(2, 2), "d": nn.Linear(2, 1)}
+        return {"model": nets, "optimizer": {k: torch.optim.Adam(n.parameters()) for k, n in nets.items()}}
+
+    one, other = parts(), parts()
+    for key, net in one["model"].items():
+        net(torch.ones(1, 2)).sum().backward()
+        one["optimizer"][key].step()
+    with Checkpointer(tmp_path).attach(**one, extra=lambda: {"note": (1, 2)}) as checkpointer:
+        checkpointer.save(1).wait(20)
+    names = double.store.checkpoints[1]["tensors"]
+    assert "g.weight" in names and "optim.d.exp_avg.d.weight" in names
+    with Checkpointer(tmp_path).attach(**other) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None and found.extra == {"note": (1, 2)}
+    for key in "gd":
+        assert_same(one["model"][key].state_dict(), other["model"][key].state_dict())
+        assert_same(one["optimizer"][key].state_dict(), other["optimizer"][key].state_dict())
+
+
+def test_user_mistakes_are_named(tmp_path: Path, double: Double) -> None:
+    with pytest.raises(CheckpointError, match="wrap it, loader = shanty.ResumableLoader"):
+        Checkpointer(tmp_path).attach(loader=DataLoader([1, 2]))
+    stranger = torch.optim.SGD(nn.Linear(2, 2).parameters())
+    checkpointer = Checkpointer(tmp_path).attach(model=nn.Linear(2, 2), optimizer=stranger)
+    with pytest.raises(CheckpointError, match="no attached model has"):
+        checkpointer.save(1)
+    with pytest.raises(CheckpointError, match="are called 0.bias: attach them as a dict"):
+        Checkpointer(tmp_path).attach(model=[nn.Linear(2, 2)]).attach(model=[nn.Linear(2, 2)]).save(1)
+
+
+# Any number of ranks to any other, in one process.
+
+
+class SomeWorld(types.SimpleNamespace):
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+
+def attached(model: nn.Module, optimizer: torch.optim.Optimizer) -> Attached:
+    one = Attached(False)
+    one.add(model, optimizer, None, None, None, None, True, None)
+    return one
+
+
+def connect(double: Double, rank: int, size: int) -> Any:
+    connection = _connect(double.name)
+    connection.ask("hello", protocol=1, root="/", rank=rank, world_size=size)
+    return connection
+
+
+@pytest.mark.parametrize("saving", [1, 2, 3, 4, 8])
+def test_replicas_save_together_and_any_world_loads(double: Double, saving: int) -> None:
+    run = Run()
+    run.train(2)
+    content = attached(run.model, run.optimizer)
+    for rank in range(saving):
+        world = SomeWorld(rank=rank, size=saving)
+        entries, models = content.tensors()
+        shared = content.shared(2, models, world)
+        saver = Saver(connect(double, rank, saving), Copies("all", rank, saving), False)
+        texts = (content.own(shared, world), shared)
+        saver.save(2, entries, models.aliases, texts, False).wait(20)
+    double.store.check_coverage(2)
+    for size in (1, 2, 3):
+        other = Run()
+        target = attached(other.model, other.optimizer)
+        world = SomeWorld(rank=size - 1, size=size)
+        found = load(connect(double, size - 1, size), world, target, None, True)
+        assert found is not None
+        assert_same(other.model.state_dict(), run.model.state_dict())
+        assert_same(other.optimizer.state_dict(), run.optimizer.state_dict())
+        assert bool(found.findings) == (size != saving)
+        if size != saving:
+            assert "derived anew from (seed, rank, step)" in found.findings[0]
+
+
+def test_import_of_shanty_stays_free_of_torch() -> None:
+    from ring_reader import run as run_script
+
+    ended = run_script(None, "-c", "import shanty, sys; print('torch' in sys.modules)")
+    assert ended.out == "False\n"
+
+
+def test_sigterm_saves_and_then_ends_the_process(tmp_path: Path, double: Double) -> None:
+    from ring_reader import finish, start
+
+    script = """
+import os, signal, sys, time, torch, shanty
+model = torch.nn.Linear(4, 4)
+checkpointer = shanty.Checkpointer(sys.argv[1], every=1000).attach(model=model)
+for step in range(1, 10000):
+    checkpointer.maybe_save(step)
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGTERM)
+    if step == 5:
+        print("went on", flush=True)
+"""
+    ended = finish(start(None, "-c", script, str(tmp_path), SHANTY_CKPT_SOCKET=double.name))
+    assert ended.code == -15 and ended.out == "" and list(double.store.checkpoints) == [4], ended.err
+
+
+def test_a_save_returns_soon(tmp_path: Path, double: Double) -> None:
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        run.train(1)
+        checkpointer.save(1).wait(20)
+        double.store.hold.clear()
+        began = time.monotonic()
+        checkpointer.save(2)
+        assert time.monotonic() - began < 1
+        double.store.hold.set()
