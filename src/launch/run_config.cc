@@ -16,6 +16,7 @@
 #include "job/parse.h"
 #include "os/files.h"
 #include "os/process.h"
+#include "run/run_dir.h"
 #include "text/diagnostic.h"
 
 namespace shanty {
@@ -178,6 +179,10 @@ Failed read_rendezvous(RunConfig& config, const RunOptions& options) {
   if (!options.rdzv_endpoint.empty()) {
     auto endpoint = net::split_host_port(options.rdzv_endpoint, kDefaultRendezvousPort);
     if (!endpoint) return usage("--rdzv-endpoint: " + endpoint.error().message);
+    if (endpoint->port == 0) {
+      return usage(fmt::format("--rdzv-endpoint {}: the nodes cannot meet at port 0",
+                               options.rdzv_endpoint));
+    }
     config.endpoint = *endpoint;
     config.may_host = net::is_local_address(endpoint->host);
     return std::nullopt;
@@ -211,7 +216,13 @@ Failed read_restarts(RunConfig& config, const RunOptions& options) {
     config.restart_window_s = 0;
     config.restart_on_exit = true;
   }
-  if (options.shutdown_timeout) config.grace_s = *options.shutdown_timeout;
+  if (options.shutdown_timeout) {
+    if (*options.shutdown_timeout < 0) {
+      return usage(fmt::format("--shutdown-timeout {}: expected seconds, 0 or more",
+                               *options.shutdown_timeout));
+    }
+    config.grace_s = *options.shutdown_timeout;
+  }
   return std::nullopt;
 }
 
@@ -351,6 +362,10 @@ Failed read_identity(RunConfig& config, const RunOptions& options) {
       return usage(fmt::format("--inject {}: there is no rank {} in a world of {}", text,
                                inject->rank, config.nodes * config.slots));
     }
+    if (inject->node_rank >= config.nodes) {
+      return usage(fmt::format("--inject {}: there is no node {}, since there are {}", text,
+                               inject->node_rank, config.nodes));
+    }
     config.injects.push_back(*inject);
   }
   config.run_dir = options.run_dir;
@@ -382,6 +397,13 @@ Result<std::string> find_python(const std::string& wanted) {
     if (in_path(name)) return std::string(name);
   }
   return Error{"no Python interpreter in PATH; name one with --python"};
+}
+
+net::TokenQuery token_query(const RunConfig& config) {
+  return {.endpoint_host = config.endpoint.host,
+          .port = config.endpoint.port,
+          .rdzv_id = config.elastic_run_id,
+          .state_dir = default_state_dir()};
 }
 
 std::variant<RunConfig, ConfigError> make_run_config(const RunOptions& options) {

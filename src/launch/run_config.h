@@ -10,6 +10,7 @@
 #include "job/job.h"
 #include "launch/run_options.h"
 #include "net/address.h"
+#include "net/token.h"
 
 namespace shanty {
 
@@ -59,6 +60,9 @@ struct ConfigError {
 // Reads the job file if there is one, checks everything, resolves names. Prints a job file's
 // diagnostics to stderr.
 std::variant<RunConfig, ConfigError> make_run_config(const RunOptions& options);
+
+// What names the job's token file, for a job on several machines.
+net::TokenQuery token_query(const RunConfig& config);
 
 // The interpreter: `wanted`, else $PYTHON_EXEC, else $VIRTUAL_ENV/bin/python, else python3 or
 // python in PATH. Fails when there is none.

@@ -19,6 +19,7 @@
 #include "coordinator/coordinator_spec.h"
 #include "net/address.h"
 #include "net/signal_watch.h"
+#include "net/token_keeper.h"
 #include "os/process.h"
 #include "run/events.h"
 #include "telemetry/report.h"
@@ -59,7 +60,8 @@ class Supervisor::Impl {
         run_(run),
         token_(std::move(token)),
         signals_(io_, {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}),
-        timer_(io_) {}
+        timer_(io_),
+        token_keeper_(io_) {}
 
   Result<SupervisorResult> run() {
     program_ = TRY(own_executable());
@@ -70,6 +72,7 @@ class Supervisor::Impl {
     signals_.start([this](int signal) { on_signal(signal); });
     if (config_.may_host || !config_.several_machines) TRY_STATUS(start_coordinator(false));
     for (const int node : config_.local_nodes) TRY_STATUS(start_agent(node));
+    if (config_.several_machines) token_keeper_.start(token_query(config_));
     io_.run();
     if (!failure_.empty()) return Error{failure_};
     return SupervisorResult{exit_code_, hosted_};
@@ -277,6 +280,7 @@ class Supervisor::Impl {
 
   void stop_loop() {
     signals_.stop();
+    token_keeper_.stop();
     if (goodbye_) goodbye_->cancel();
     if (comeback_) comeback_->cancel();
   }
@@ -340,6 +344,7 @@ class Supervisor::Impl {
   asio::io_context io_{1};
   net::SignalWatch signals_;
   asio::steady_timer timer_;
+  net::TokenKeeper token_keeper_;
   std::optional<asio::steady_timer> goodbye_;
   std::optional<EventWriter> events_;
   net::HostPort endpoint_;

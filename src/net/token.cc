@@ -127,6 +127,12 @@ void remove_unused(const std::string& directory, const std::string& keep) {
 
 }  // namespace
 
+void touch_token(const TokenQuery& query) {
+  if (std::getenv("SHANTY_TOKEN") != nullptr) return;
+  const std::string path = query.state_dir + "/tokens/" + file_name(query);
+  utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
 Result<std::string> job_token(const TokenQuery& query) {
   if (const char* given = std::getenv("SHANTY_TOKEN"); given != nullptr) {
     TRY_STATUS(check_token(given, "SHANTY_TOKEN"));

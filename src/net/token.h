@@ -21,10 +21,13 @@ struct TokenQuery {
 
 // The secret that the agents and the coordinator of a job share: SHANTY_TOKEN if it is set, else
 // the content of the job's token file, which the first caller creates with 256 random bits, mode
-// 0600. Callers that race get the same token. Files of other jobs that nobody asked for in 7 days
-// are removed, so a job that runs for days calls this again once a day. Errors: SHANTY_TOKEN too
-// short, too long or with spaces or control characters; a file or directory that others own, can
-// read or can write.
+// 0600. Callers that race get the same token. Files of other jobs that nobody used in 7 days are
+// removed (see TokenKeeper). Errors: SHANTY_TOKEN too short, too long or with spaces or control
+// characters; a file or directory that others own, can read or can write.
 Result<std::string> job_token(const TokenQuery& query);
+
+// Marks the job's token file as used now, so that it outlives the next 7 days. Makes none: without
+// a file, or with SHANTY_TOKEN, nothing happens.
+void touch_token(const TokenQuery& query);
 
 }  // namespace shanty::net

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "net/test_support.h"
+#include "net/token_keeper.h"
 #include "os/files.h"
 
 namespace shanty::net {
@@ -148,6 +150,33 @@ TEST_F(TokenTest, FilesNobodyAskedForInAWeekAreRemoved) {
   ASSERT_EQ(utimes(old.c_str(), eight_days_ago), 0);
   ASSERT_TRUE(job_token(query("new")).ok());
   EXPECT_FALSE(file_exists(old));
+}
+
+TEST_F(TokenTest, AKeptFileOutlivesTheWeek) {
+  const std::string token = *job_token(query("long"));
+  const std::string path = only_file();
+  timeval eight_days_ago[2] = {{time(nullptr) - 8 * 86400, 0}, {time(nullptr) - 8 * 86400, 0}};
+  ASSERT_EQ(utimes(path.c_str(), eight_days_ago), 0);
+  const auto is_fresh = [&] {
+    struct stat info = {};
+    return stat(path.c_str(), &info) == 0 && time(nullptr) - info.st_mtime < 3600;
+  };
+  ASSERT_FALSE(is_fresh());
+  boost::asio::io_context io;
+  TokenKeeper keeper(io);
+  keeper.start(query("long"), 1ms);
+  EXPECT_TRUE(run_until(io, is_fresh));
+  ASSERT_EQ(utimes(path.c_str(), eight_days_ago), 0);
+  EXPECT_TRUE(run_until(io, is_fresh));  // and again
+  keeper.stop();
+  EXPECT_TRUE(run_until(io, [&] { return io.stopped(); }));
+  ASSERT_TRUE(job_token(query("new")).ok());
+  EXPECT_EQ(*job_token(query("long")), token);
+}
+
+TEST_F(TokenTest, KeepingMakesNoFile) {
+  touch_token(query());
+  EXPECT_FALSE(file_exists(root + "/state"));
 }
 
 TEST_F(TokenTest, TheEnvironmentGoesFirst) {
