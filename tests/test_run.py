@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -152,6 +153,29 @@ def test_sigterm_passes_on_and_the_job_is_stopped(start, script, tmp_path):
     assert run.report()["outcome"] == "stopped"
     assert b"saving" in run.log(0) and b"saving" in run.log(1)
     run.assert_nothing_left()
+
+
+def test_a_signal_that_comes_twice_at_once_is_one_signal(start, script):
+    """timeout(1) signals the command and then its process group."""
+    run = start(
+        script("""
+            import signal, time
+            def leave(number, frame):
+                time.sleep(1)
+                print("saved", flush=True)
+                raise SystemExit
+            signal.signal(signal.SIGTERM, leave)
+            print("ready", flush=True)
+            while True:
+                time.sleep(0.05)
+        """),
+    )
+    ready(run, 1)
+    run.process.send_signal(signal.SIGTERM)
+    time.sleep(0.02)
+    run.process.send_signal(signal.SIGTERM)
+    run.wait()
+    assert b"saved" in run.log(0), run.describe()
 
 
 def test_what_ignores_sigterm_is_killed_after_the_grace_period(start, script):

@@ -33,6 +33,8 @@ namespace asio = boost::asio;
 constexpr size_t kMaxRespawns = 20;
 constexpr Duration kRespawnWindow = std::chrono::seconds(60);
 constexpr std::chrono::milliseconds kSweepEvery{5};
+// timeout(1) and some batch systems send a signal to the command and again to its group.
+constexpr Duration kSameSignal = std::chrono::milliseconds(200);
 constexpr Duration kComebackDelay = std::chrono::seconds(8);
 constexpr Duration kAgentGoodbyeLimit = std::chrono::seconds(10);
 
@@ -160,6 +162,9 @@ class Supervisor::Impl {
   }
 
   void on_stop_signal(int signal) {
+    const TimePoint now = system_clock().now();
+    if (stop_signals_ > 0 && now - last_stop_signal_ < kSameSignal) return;
+    last_stop_signal_ = now;
     ++stop_signals_;
     record(event_kind::kStopping,
            stop_signals_ == 1
@@ -357,6 +362,7 @@ class Supervisor::Impl {
   RespawnBudget coordinator_budget_;
   RespawnBudget agent_budget_;
   int stop_signals_ = 0;
+  TimePoint last_stop_signal_;
   bool hosted_ = false;
   bool ending_ = false;
   int exit_code_ = 1;
