@@ -76,7 +76,7 @@ Status refuse_foreign(const std::string& path, const RunInfo& info) {
   if (!file_exists(path)) return {};
   // Another node of the same job may be making the same directory at this moment. It writes
   // run.json before all but these, so the names must be read before it is looked for.
-  static constexpr std::string_view kBefore[] = {"events", "logs", "steps", "errors"};
+  static constexpr std::string_view kBefore[] = {"events", "logs", "steps", "errors", "saves"};
   const auto names = TRY(list_directory(path));
   if (file_exists(run_json_path(path))) {
     const RunInfo there = TRY(read_run_info(path));
@@ -121,7 +121,7 @@ bool is_newer(const RunDir& a, const RunDir& b) {
 Result<RunDir> RunDir::create(const std::string& given_path, const RunInfo& info) {
   const std::string path = TRY(absolute_path(given_path));
   TRY_STATUS(refuse_foreign(path, info));
-  for (const char* sub : {"events", "logs", "steps", "errors"}) {
+  for (const char* sub : {"events", "logs", "steps", "errors", "saves"}) {
     TRY_STATUS(make_directories(path + "/" + sub));
   }
   if (!file_exists(run_json_path(path))) {

@@ -181,17 +181,15 @@ StepTotals count_steps(const ReportInput& input, Report& report) {
 // Each process counts its own saves; where the count is not told every event is one.
 void count_checkpoints(const ReportInput& input, Report& report) {
   std::map<std::pair<uint64_t, int>, uint64_t> saved;
-  std::set<std::string> paths;
   for (const Event& event : input.events) {
     if (event.kind != event_kind::kCheckpointSaved) continue;
     uint64_t& count = saved[{event.generation, event.rank}];
     const auto extra = parse_json(event.extra_json);
     const uint64_t told = extra ? json_uint64(*extra, "count") : 0;
     count = std::max(told, told == 0 ? count + 1 : count);
-    const std::string path = extra ? json_string(*extra, "path") : "";
-    if (!path.empty() && paths.insert(path).second) report.checkpoint_paths.push_back(path);
   }
   for (const auto& [who, count] : saved) report.checkpoints_saved += count;
+  report.checkpoints = input.checkpoints;
 }
 
 void add_event_notes(const ReportInput& input, Report& report) {
@@ -225,6 +223,13 @@ void split_time(const ReportInput& input, const StepTotals& totals, Report& repo
 }
 
 }  // namespace
+
+const SavedFile* newest_usable(const Report& report) {
+  for (const SavedFile& saved : report.checkpoints) {
+    if (saved.state == SavedState::kWhole || saved.state == SavedState::kUnknown) return &saved;
+  }
+  return nullptr;
+}
 
 Report account(const ReportInput& input) {
   Report report;

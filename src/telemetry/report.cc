@@ -144,6 +144,26 @@ ReportFailure failure_from_json(const json& in) {
   return failure;
 }
 
+json saved_to_json(const SavedFile& saved) {
+  return {{"path", saved.path},
+          {"step", saved.step},
+          {"unix_ns", saved.unix_ns},
+          {"state", to_string(saved.state)},
+          {"problem", saved.problem}};
+}
+
+SavedFile saved_from_json(const json& in) {
+  SavedFile saved{.path = json_string(in, "path"),
+                  .step = json_uint64(in, "step"),
+                  .unix_ns = believable_unix_ns(json_int64(in, "unix_ns")),
+                  .problem = json_string(in, "problem")};
+  const std::string state = json_string(in, "state");
+  for (const SavedState known : {SavedState::kWhole, SavedState::kDamaged, SavedState::kMissing}) {
+    if (state == to_string(known)) saved.state = known;
+  }
+  return saved;
+}
+
 std::vector<std::string> strings_from_json(const json& in, const char* name) {
   std::vector<std::string> out;
   const json* array = json_array(in, name);
@@ -184,7 +204,9 @@ Report report_from_json(const json& in) {
   report.samples_per_s = json_double(in, "samples_per_s", kUnknown);
   report.final_loss = json_double(in, "final_loss", kUnknown);
   report.checkpoints_saved = json_uint64(in, "checkpoints_saved");
-  report.checkpoint_paths = strings_from_json(in, "checkpoint_paths");
+  if (const json* checkpoints = json_array(in, "checkpoints")) {
+    for (const json& saved : *checkpoints) report.checkpoints.push_back(saved_from_json(saved));
+  }
   report.logs = json_string(in, "logs");
   report.notes = strings_from_json(in, "notes");
   return report;
@@ -204,6 +226,7 @@ Report build_report(const RunDir& run, int64_t now_unix_ns) {
   ReadProblems problems;
   input.total_samples = add_up_samples(run, input, problems);
   add_notes(run, follower, problems, input);
+  input.checkpoints = read_saved_files(run);
   return account(input);
 }
 
@@ -238,7 +261,12 @@ std::string encode_report(const Report& report) {
   out["samples_per_s"] = json_number(report.samples_per_s);
   out["final_loss"] = json_number(report.final_loss);
   out["checkpoints_saved"] = report.checkpoints_saved;
-  out["checkpoint_paths"] = report.checkpoint_paths;
+  out["checkpoints"] = json::array();
+  for (const SavedFile& saved : report.checkpoints) {
+    out["checkpoints"].push_back(saved_to_json(saved));
+  }
+  const SavedFile* usable = newest_usable(report);
+  out["newest_usable_checkpoint"] = usable != nullptr ? json(usable->path) : json(nullptr);
   out["logs"] = report.logs;
   out["notes"] = report.notes;
   return print_json_pretty(out);

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "run/events.h"
 #include "run/run_dir.h"
+#include "telemetry/saved_files.h"
 #include "telemetry/step_record.h"
 
 namespace shanty {
@@ -62,7 +63,8 @@ struct Report {
   double samples_per_s = 0;  // over useful step time; NaN = unknown
   double final_loss = 0;     // NaN = unknown
   uint64_t checkpoints_saved = 0;
-  std::vector<std::string> checkpoint_paths;
+  std::vector<SavedFile>
+      checkpoints;                 // that the script wrote and whose place is known, newest first
   std::string logs;                // directory
   std::vector<std::string> notes;  // torn records, missed steps, hooks off
 };
@@ -83,6 +85,7 @@ struct ReportInput {
   std::vector<Event> events;     // by time
   std::vector<RankSteps> steps;  // of the lowest rank with records, by generation
   double total_samples = std::numeric_limits<double>::quiet_NaN();  // of useful steps, all ranks
+  std::vector<SavedFile> checkpoints;
   std::vector<std::string> notes;
 };
 
@@ -90,6 +93,9 @@ struct ReportInput {
 Report account(const ReportInput& input);
 // Reads the run's files, never its report.json. What is torn or cannot be read is said in notes.
 Report build_report(const RunDir& run, int64_t now_unix_ns);
+
+// The newest that is whole, or at least there and of a format that is not checked; nullptr: none.
+const SavedFile* newest_usable(const Report& report);
 
 std::string encode_report(const Report& report);  // pretty JSON with a final newline
 Result<Report> decode_report(std::string_view json);

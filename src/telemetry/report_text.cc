@@ -143,10 +143,16 @@ class Renderer {
     if (report_.checkpoints_saved > 0) {
       std::string text =
           "  " + count(static_cast<int64_t>(report_.checkpoints_saved), "checkpoint") + " saved";
-      if (!report_.checkpoint_paths.empty()) {
-        text += ", the last in " + escape_for_terminal(report_.checkpoint_paths.back());
+      if (const SavedFile* usable = newest_usable(report_)) {
+        text += fmt::format(", the newest usable one, of step {}, is {}", usable->step,
+                            escape_for_terminal(usable->path));
       }
       out_ += text + "\n";
+    }
+    for (const SavedFile& saved : report_.checkpoints) {
+      if (saved.state != SavedState::kDamaged) continue;
+      out_ += fmt::format("  damaged checkpoint {}: {}\n", escape_for_terminal(saved.path),
+                          saved.problem);
     }
     out_ += "  logs in " + escape_for_terminal(report_.logs) + "\n";
   }

@@ -1,0 +1,184 @@
+#include "telemetry/saved_files.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "os/fd.h"
+#include "os/files.h"
+#include "run/believable_time.h"
+#include "run/json_fields.h"
+
+namespace shanty {
+namespace {
+
+constexpr size_t kMaxSavesBytes = size_t{16} << 20;
+constexpr size_t kMaxDirectoryEntries = 10'000;
+// The end record of a zip archive: 22 bytes and a comment of at most 65535.
+constexpr size_t kZipTailBytes = 22 + 65535;
+constexpr std::string_view kZipStart = "PK\x03\x04";
+constexpr std::string_view kZipEnd{"PK\x05\x06", 4};
+constexpr size_t kZipDirectorySizeAt = 12;
+constexpr size_t kZipDirectoryStartAt = 16;
+constexpr uint32_t kZip64 = 0xFFFFFFFF;
+
+uint32_t little_endian32(std::string_view bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    value |= uint32_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
+  }
+  return value;
+}
+
+std::string read_part(int fd, uint64_t offset, size_t size) {
+  std::string bytes(size, '\0');
+  const ssize_t n = ::pread(fd, bytes.data(), size, static_cast<off_t>(offset));
+  bytes.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  return bytes;
+}
+
+// A zip archive says at its end where its directory lies, and torch writes that last.
+std::string find_zip_problem(int fd, uint64_t size) {
+  const size_t tail_size = std::min<uint64_t>(size, kZipTailBytes);
+  const std::string tail = read_part(fd, size - tail_size, tail_size);
+  const size_t end = tail.rfind(kZipEnd);
+  if (end == std::string::npos || tail.size() - end < 22) {
+    return "its end is missing: the write was cut short";
+  }
+  const uint32_t start = little_endian32(tail, end + kZipDirectoryStartAt);
+  const uint32_t length = little_endian32(tail, end + kZipDirectorySizeAt);
+  const uint64_t end_at = size - tail_size + end;
+  if (start != kZip64 && uint64_t{start} + length > end_at) return "its parts do not fit its size";
+  return "";
+}
+
+void check_file(SavedFile& saved, uint64_t size) {
+  const Fd fd(::open(saved.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) {
+    saved.state = SavedState::kDamaged;
+    saved.problem = "it cannot be opened";
+    return;
+  }
+  if (size == 0) {
+    saved.state = SavedState::kDamaged;
+    saved.problem = "it is empty";
+    return;
+  }
+  if (read_part(fd.get(), 0, kZipStart.size()) != kZipStart) return;
+  saved.problem = find_zip_problem(fd.get(), size);
+  saved.state = saved.problem.empty() ? SavedState::kWhole : SavedState::kDamaged;
+}
+
+void check_directory(SavedFile& saved) {
+  const auto names = list_directory(saved.path);
+  if (!names.ok()) return;
+  bool metadata = false;
+  size_t data_files = 0;
+  size_t empty = 0;
+  for (const std::string& name : *names) {
+    struct stat st{};
+    if (::stat((saved.path + "/" + name).c_str(), &st) != 0) continue;
+    metadata = metadata || (name == ".metadata" && st.st_size > 0);
+    if (!name.ends_with(".distcp")) continue;
+    ++data_files;
+    if (st.st_size == 0) ++empty;
+  }
+  if (!metadata && data_files == 0) return;
+  if (!metadata) saved.problem = "its .metadata is missing: not all ranks had written";
+  if (metadata && data_files == 0) saved.problem = "its data files are missing";
+  if (empty > 0) saved.problem = fmt::format("{} of its data files are empty", empty);
+  saved.state = saved.problem.empty() ? SavedState::kWhole : SavedState::kDamaged;
+}
+
+// A script that writes under a temporary name and renames keeps the inode.
+bool follow_rename(SavedFile& saved) {
+  if (saved.inode == 0) return false;
+  const std::string directory = saved.path.substr(0, saved.path.rfind('/'));
+  const auto names = list_directory(directory.empty() ? "/" : directory);
+  if (!names.ok() || names->size() > kMaxDirectoryEntries) return false;
+  for (const std::string& name : *names) {
+    struct stat st{};
+    const std::string path = directory + "/" + name;
+    if (::stat(path.c_str(), &st) != 0 || st.st_ino != saved.inode) continue;
+    saved.path = path;
+    return true;
+  }
+  return false;
+}
+
+void read_saves(const std::string& path, std::map<std::string, SavedFile>& found) {
+  const auto text = read_file(path, kMaxSavesBytes);
+  if (!text.ok()) return;
+  std::string_view rest = *text;
+  // A last line without its newline was torn.
+  for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    const auto line = parse_json(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+    if (!line || !line->is_object()) continue;
+    SavedFile saved{.path = json_string(*line, "path"),
+                    .step = json_uint64(*line, "step"),
+                    .unix_ns = believable_unix_ns(json_int64(*line, "unix_ns")),
+                    .inode = json_uint64(*line, "inode")};
+    if (saved.path.empty() || saved.path[0] != '/') continue;
+    SavedFile& known = found[saved.path];
+    if (known.unix_ns <= saved.unix_ns) known = std::move(saved);
+  }
+}
+
+}  // namespace
+
+const char* to_string(SavedState state) {
+  switch (state) {
+    case SavedState::kWhole:
+      return "whole";
+    case SavedState::kDamaged:
+      return "damaged";
+    case SavedState::kMissing:
+      return "missing";
+    case SavedState::kUnknown:
+      return "unknown";
+  }
+  return "unknown";
+}
+
+void check_saved_file(SavedFile& saved) {
+  struct stat st{};
+  if (::stat(saved.path.c_str(), &st) != 0 &&
+      (!follow_rename(saved) || ::stat(saved.path.c_str(), &st) != 0)) {
+    saved.state = SavedState::kMissing;
+    return;
+  }
+  if (S_ISDIR(st.st_mode)) return check_directory(saved);
+  if (S_ISREG(st.st_mode)) check_file(saved, static_cast<uint64_t>(st.st_size));
+}
+
+std::vector<SavedFile> read_saved_files(const RunDir& run) {
+  std::map<std::string, SavedFile> by_path;
+  const std::string directory = run.path() + "/saves";
+  const auto names = list_directory(directory);
+  if (!names.ok()) return {};
+  for (const std::string& name : *names) {
+    if (name.ends_with(".jsonl")) read_saves(directory + "/" + name, by_path);
+  }
+  std::vector<SavedFile> saved;
+  for (auto& [path, file] : by_path) saved.push_back(std::move(file));
+  std::sort(saved.begin(), saved.end(),
+            [](const SavedFile& a, const SavedFile& b) { return a.unix_ns > b.unix_ns; });
+  if (saved.size() > kMaxSavedFiles) saved.resize(kMaxSavedFiles);
+  for (SavedFile& file : saved) check_saved_file(file);
+  // Many temporary names may have been renamed onto one: its newest counts.
+  std::set<std::string> seen;
+  std::erase_if(saved, [&](const SavedFile& file) { return !seen.insert(file.path).second; });
+  return saved;
+}
+
+}  // namespace shanty
