@@ -58,6 +58,7 @@ class Recorder:
     # and attributes it touches the better, so some lines are repeated.
     __slots__ = (
         "__weakref__",
+        "_absolute",
         "_batches",
         "_before_optimizer",
         "_begin",
@@ -104,12 +105,14 @@ class Recorder:
         self._loss_sum, self._losses = 0.0, 0
         self._samples, self._batches = 0.0, 0
         self._flags = 0
+        # FLAG_NAMED once `step` counts from the job's beginning and not from this process's.
+        self._absolute = 0
         self._pacer: Callable[[], Any] = _nothing
         # Optimizers that stepped since the step of that number ended.
         self._others: set[int] = set()
         self._others_of = 0
         self._before_optimizer = OTHER
-        self._held: tuple[int, list[int], float, float, int] | None = None
+        self._held: tuple[int, int, list[int], float, float, int] | None = None
         self._pending: list[tuple[int, int, int, list[int], float, float, int]] = []
         self._next_put = 0
         self._steps_ended = 0
@@ -269,6 +272,16 @@ class Recorder:
         except Exception as error:
             self.fail(error)
 
+    def resumed_at(self, step: int) -> None:
+        """`step` steps of the job were done before this process's first one."""
+        try:
+            if self.on and not self.named and self.ring.is_free_or_mine():
+                self._absolute = FLAG_NAMED
+                self.step = min(max(step, 0), _U64_MAX - 1)
+                self.ring.set_first_step(self.step)
+        except Exception as error:
+            self.fail(error)
+
     def set_total(self, steps: int | None) -> None:
         try:
             if steps is not None and self.on and self.ring.is_free_or_mine():
@@ -283,7 +296,7 @@ class Recorder:
             self.ring.set_first_step(step)
         # The optimizer's step just before this call is the same step: merge the two.
         if self._held is not None:
-            self._begin, ns, loss, samples, flags = self._held
+            _, self._begin, ns, loss, samples, flags = self._held
             self._held = None
             self.step = 0
             self._steps_ended = 0
@@ -312,9 +325,9 @@ class Recorder:
         ns = self._ns
         if not self._steps_ended and not flags:
             # The first one waits: shanty.step may follow and name this very step.
-            self._held = (self._begin, ns, loss, samples, self._flags)
+            self._held = (step, self._begin, ns, loss, samples, self._flags)
         else:
-            flags |= self._flags
+            flags |= self._flags | self._absolute
             self._pending.append((step, time_ns(), end - self._begin, ns, loss, samples, flags))
             if end > self._next_put:
                 self.flush()
@@ -334,9 +347,10 @@ class Recorder:
         held, self._held = self._held, None
         if held is None or not self.on:
             return
-        begin, ns, loss, samples, flags = held
+        step, begin, ns, loss, samples, flags = held
         ended_at_ns = time_ns() - (monotonic_ns() - self._begin)
-        self._pending.append((0, ended_at_ns, self._begin - begin, ns, loss, samples, flags))
+        flags |= self._absolute
+        self._pending.append((step, ended_at_ns, self._begin - begin, ns, loss, samples, flags))
         self.flush()
 
     def flush(self) -> None:

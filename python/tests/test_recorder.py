@@ -320,3 +320,25 @@ def test_records_of_short_steps_are_written_together(
     assert ring.step_in_work == 120 > heads[-1]
     rec.done()
     assert [r.step for r in ring.records()] == list(range(120))
+
+
+def test_a_resumed_process_counts_from_the_jobs_beginning(rec: Recorder, ring: TestRing) -> None:
+    rec.resumed_at(20)
+    sgd = Optimizer()
+    for _ in range(3):
+        optimize(rec, sgd)
+    rec.done()
+    records = ring.records()
+    assert [r.step for r in records] == [20, 21, 22]
+    assert all(r.named for r in records) and ring.first_step == 21
+
+
+def test_a_script_that_names_its_steps_overrides_where_it_resumed(
+    rec: Recorder, ring: TestRing
+) -> None:
+    rec.resumed_at(20)
+    sgd = Optimizer()
+    for step in (7, 8):
+        optimize(rec, sgd)
+        rec.named_step(None, None, step, None)
+    assert [r.step for r in ring.records()] == [7, 8]
