@@ -1,0 +1,249 @@
+"""`shanty ckpt import` and `export` for formats that only torch knows. Started by the program."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from shanty.checkpoint.checkpointer import Checkpointer
+from shanty.checkpoint.dtypes import dtype_of
+from shanty.checkpoint.engine import BINARY_VARIABLE
+from shanty.checkpoint.errors import CheckpointError
+
+# Under these keys a checkpoint that has more than a model keeps it.
+MODEL_KEYS = ("model", "model_state_dict", "state_dict", "module")
+SAVE_LIMIT_S = 3600.0
+# What the metadata of a DCP directory names; nothing of it runs code when it is made.
+_SAFE = {
+    "builtins": {"dict", "list", "set", "tuple", "frozenset", "int", "float", "bool", "str"},
+    "collections": {"OrderedDict"},
+    "pathlib": {"PosixPath", "PurePosixPath", "WindowsPath"},
+    "torch": {"Size", "device"},
+    "torch.serialization": {"_get_layout"},
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo", "_StoragePrefix"},
+    "torch.distributed.checkpoint.metadata": {
+        "BytesStorageMetadata",
+        "ChunkStorageMetadata",
+        "Metadata",
+        "MetadataIndex",
+        "StorageMeta",
+        "TensorProperties",
+        "TensorStorageMetadata",
+        "_MEM_FORMAT_ENCODING",
+    },
+}
+
+
+class Holder(nn.Module):
+    """Tensors under any dotted names, as a module."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        for name, tensor in tensors.items():
+            *path, last = name.split(".")
+            module: nn.Module = self
+            for part in path:
+                child = module._modules.get(part)
+                if child is None:
+                    child = nn.Module()
+                    module.add_module(part, child)
+                module = child
+            module.register_buffer(last, tensor)
+
+
+# Import.
+
+
+def read_any(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    if path.is_dir():
+        if (path / ".metadata").is_file():
+            return read_dcp(path, allow_pickle)
+        found: dict[str, Tensor] = {}
+        for file in sorted(path.glob("*.safetensors")):
+            found.update(read_safetensors(file))
+        if found:
+            return found
+        raise CheckpointError(f"cannot import {path}: neither .metadata nor *.safetensors in it")
+    if path.suffix == ".safetensors":
+        return read_safetensors(path)
+    return read_torch(path, allow_pickle)
+
+
+def read_torch(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=not allow_pickle)
+    except pickle.UnpicklingError:
+        raise CheckpointError(
+            f"cannot import {path}: it holds more than tensors and plain values, and loading that "
+            f"could run its code (torch.load with weights_only refuses it); if you trust it: --allow-pickle"
+        ) from None
+    except (OSError, RuntimeError, EOFError) as error:
+        raise CheckpointError(f"cannot import {path}: {str(error).splitlines()[0]}") from None
+    if isinstance(content, dict):
+        for key in MODEL_KEYS:
+            if isinstance(content.get(key), dict):
+                content = content[key]
+                break
+    return dict(_flatten(content, ""))
+
+
+def _flatten(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name or "tensor", value.detach()
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flatten(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for i, inner in enumerate(value):
+            yield from _flatten(inner, f"{name}.{i}" if name else str(i))
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    size = path.stat().st_size
+    if size < 8:
+        raise CheckpointError(f"cannot read {path}: it is no .safetensors file")
+    with open(path, "rb") as file:
+        # Private: torch may not warn of memory that it cannot write to.
+        memory = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE)
+    length = int.from_bytes(memory[:8], "little")
+    if length > size - 8:
+        raise CheckpointError(f"cannot read {path}: its header is cut short")
+    header = json.loads(memory[8 : 8 + length])
+    found = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        if not 0 <= begin <= end <= size - 8 - length:
+            raise CheckpointError(f"cannot read {path}: {name} lies outside of it")
+        dtype, shape = dtype_of(entry["dtype"], name), entry["shape"]
+        if begin == end:
+            found[name] = torch.empty(shape, dtype=dtype)
+            continue
+        raw = torch.frombuffer(memory, dtype=torch.uint8, offset=8 + length + begin, count=end - begin)
+        # A view must begin at a multiple of its element, and an old file's data may not.
+        found[name] = raw.clone().view(dtype).reshape(shape)
+    return found
+
+
+class _Metadata(pickle.Unpickler):
+    """Of a DCP directory: its own classes, and nothing that could run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        if not is_dtype and name not in _SAFE.get(module, ()):
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return super().find_class(module, name)
+
+
+def read_dcp(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    if not allow_pickle:
+        with open(path / ".metadata", "rb") as file:
+            try:
+                _Metadata(file).load()
+            except Exception as error:
+                raise CheckpointError(
+                    f"cannot import {path}: its .metadata holds more than DCP's own classes "
+                    f"({error}); if you trust it: --allow-pickle"
+                ) from None
+    reader = dcp.FileSystemReader(path)
+    entries = reader.read_metadata().state_dict_metadata
+    found = {
+        name: torch.empty(entry.size, dtype=entry.properties.dtype)
+        for name, entry in entries.items()
+        if isinstance(entry, TensorStorageMetadata)
+    }
+    dcp.load(found, storage_reader=reader, no_dist=True)
+    for key in MODEL_KEYS:
+        inner = {n[len(key) + 1 :]: t for n, t in found.items() if n.startswith(key + ".")}
+        if inner:
+            return inner
+    return found
+
+
+def import_checkpoint(source: Path, root: Path, step: int, allow_pickle: bool) -> dict[str, Any]:
+    tensors = read_any(source, allow_pickle)
+    if not tensors:
+        raise CheckpointError(f"cannot import {source}: there are no tensors in it")
+    with Checkpointer(root, keep=1_000_000) as checkpointer:
+        checkpointer.attach(model=Holder(tensors), rng=False)
+        checkpointer.save(step).wait(SAVE_LIMIT_S)
+    size = sum(t.numel() * t.element_size() for t in tensors.values())
+    return {"from": str(source), "to": str(root), "step": step, "tensors": len(tensors), "bytes": size}
+
+
+# Export.
+
+
+def export_checkpoint(source: Path, target: Path, kind: str, optimizer: bool) -> None:
+    if target.exists():
+        raise CheckpointError(f"cannot export to {target}: it exists; choose another name")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".shanty-export-") as directory:
+        whole = Path(directory) / "whole.safetensors"
+        command = [os.environ[BINARY_VARIABLE], "ckpt", "export", str(source), str(whole)]
+        if optimizer:
+            command.append("--optimizer")
+        if subprocess.run(command, stderr=subprocess.PIPE, text=True).returncode:
+            raise CheckpointError(f"cannot export {source}: shanty ckpt verify says why")
+        tensors = read_safetensors(whole)
+        if kind == "torch":
+            partial = Path(directory) / "whole.pt"
+            torch.save(tensors, partial)
+            with open(partial, "rb") as file:
+                os.fsync(file.fileno())
+            os.rename(partial, target)
+        else:
+            import torch.distributed.checkpoint as dcp
+
+            dcp.save(dict(tensors), checkpoint_id=str(target), no_dist=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="shanty ckpt", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verb = verbs.add_parser("import")
+    verb.add_argument("source", type=Path)
+    verb.add_argument("root", type=Path)
+    verb.add_argument("--step", type=int, default=0)
+    verb.add_argument("--allow-pickle", action="store_true")
+    verb.add_argument("--json", action="store_true")
+    verb = verbs.add_parser("export")
+    verb.add_argument("source", type=Path)
+    verb.add_argument("target", type=Path)
+    verb.add_argument("--format", choices=("torch", "dcp"), required=True)
+    verb.add_argument("--optimizer", action="store_true")
+    given = parser.parse_args()
+    try:
+        if given.verb == "export":
+            export_checkpoint(given.source, given.target.absolute(), given.format, given.optimizer)
+            print(f"wrote {given.target}", file=sys.stderr)
+            return 0
+        if not given.source.exists():
+            raise CheckpointError(f"cannot import {given.source}: there is no such file")
+        done = import_checkpoint(given.source, given.root, given.step, given.allow_pickle)
+    except CheckpointError as error:
+        print(f"shanty ckpt: {error}", file=sys.stderr)
+        return 3
+    if given.json:
+        print(json.dumps(done, indent=2))
+    else:
+        print(f"imported {done['tensors']} tensors as step {done['step']}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
