@@ -1,0 +1,66 @@
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "ckpt/manifest.h"
+#include "ckpt/store.h"
+
+namespace {
+
+using namespace shanty::ckpt;
+
+// Any bytes are an error or a receipt that stays the same when it is written and read again.
+void check_receipt(std::string_view bytes) {
+  const auto receipt = decode_receipt(bytes);
+  if (!receipt.ok()) return;
+  const std::string text = encode_receipt(*receipt);
+  const auto again = decode_receipt(text);
+  CHECK(again.ok());
+  CHECK(encode_receipt(*again) == text);
+}
+
+void check_manifest(std::string_view bytes) {
+  const auto manifest = decode_manifest(bytes);
+  if (!manifest.ok()) return;
+  const std::string text = encode_manifest(*manifest);
+  const auto again = decode_manifest(text);
+  CHECK(again.ok());
+  CHECK(encode_manifest(*again) == text);
+}
+
+std::string with_crc(std::string_view head) {
+  return fmt::format("{},\"crc\":\"{:08x}\"}}\n", head, shanty::crc32c(head));
+}
+
+// Takes the bytes as a second line and puts a first line with right checksums before it.
+std::string under_right_checksums(std::string_view body) {
+  uint64_t file_bytes = 0;
+  uint64_t tensors = 0;
+  if (const auto receipt = decode_receipt(body)) {
+    for (const StoredFile& file : receipt->files) file_bytes += file.bytes;
+    tensors = receipt->tensors.size();
+  }
+  const std::string head = fmt::format(
+      R"({{"attempt":1,"body_bytes":{},"body_sha256":"{}","bytes":{},"created_unix_ns":1,)"
+      R"("format":1,"generation":1,"run":"r","step":1,"tensors":{},"world_size":1048576)",
+      body.size(), shanty::hex(shanty::sha256(body)), file_bytes, tensors);
+  return with_crc(head) + std::string(body) + "\n";
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  check_receipt(bytes);
+  check_manifest(bytes);
+  check_manifest(with_crc(bytes));
+  check_manifest(under_right_checksums(bytes));
+  const auto id = parse_checkpoint_name(bytes);
+  CHECK(!id || visible_name(*id) == bytes || in_progress_name(*id) == bytes);
+  return 0;
+}
