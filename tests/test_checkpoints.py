@@ -1,0 +1,139 @@
+"""Checkpoints of a job under `shanty run`: what a death costs, and where the job goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from conftest import SHANTY, Run, wait_until
+
+# Prints where it begins and, at the end, a digest of all parameters; rank 1 dies after step 12 of
+# the first generation when told so.
+SCRIPT = """
+    import os, sys, time, hashlib, signal
+    import torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    from shanty import Checkpointer
+
+    root, steps, dies, pause = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+    dist.init_process_group("gloo")
+    torch.manual_seed(1)
+    layers = torch.nn.Linear(64, 256), torch.nn.Dropout(0.1), torch.nn.Linear(256, 8)
+    model = DDP(torch.nn.Sequential(*layers))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    checkpointer = Checkpointer(root, every=5, keep=10)
+    checkpointer.attach(model=model, optimizer=optimizer)
+    found = checkpointer.load()
+    begin = found.step if found else 0
+    print("begin", begin, found.source if found else None, flush=True)
+    for finding in found.findings if found else []:
+        print("finding", finding, flush=True)
+    for step in range(begin + 1, steps + 1):
+        optimizer.zero_grad()
+        model(torch.randn(16, 64)).pow(2).mean().backward()
+        optimizer.step()
+        handle = checkpointer.maybe_save(step)
+        if handle and step <= 10:
+            handle.wait(60)
+        if step == 12 and dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            if dies == "rank":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if dies == "engine":
+                for entry in os.listdir("/proc"):
+                    try:
+                        line = open(f"/proc/{entry}/cmdline").read()
+                        marker = os.environ["SHANTY_TEST_RUN"] in open(f"/proc/{entry}/environ").read()
+                    except OSError:
+                        continue
+                    if marker and "ckpt-engine" in line:
+                        os.kill(int(entry), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(pause)
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(parameter.detach().numpy().tobytes())
+    print("end", digest.hexdigest(), flush=True)
+    checkpointer.close()
+    dist.destroy_process_group()
+"""
+
+
+def words(run, rank: int, generation: int, first: str) -> list[str]:
+    lines = run.log(rank, generation).decode().splitlines()
+    return [line for line in lines if line.startswith(first + " ")]
+
+
+def ckpt(*args: object) -> subprocess.CompletedProcess:
+    return subprocess.run([str(SHANTY), "ckpt", *map(str, args)], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The digest of a run in which nothing happens."""
+    path = tmp_path_factory.mktemp("undisturbed")
+    script = path / "train.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    run = Run(path, "--nproc-per-node", 2, script, path / "ckpt", 20, "never", 0)
+    run.wait()
+    assert run.code == 0, run.describe()
+    return words(run, 0, 1, "end")[0], path / "ckpt"
+
+
+def test_a_killed_rank_costs_no_read_of_storage(start, script, tmp_path, undisturbed):
+    run = start("--nproc-per-node", 2, script(SCRIPT), tmp_path / "ckpt", 20, "rank", 0).wait()
+    assert run.code == 0, run.describe()
+    for rank in (0, 1):
+        assert words(run, rank, 2, "begin") == ["begin 10 memory"], run.describe()
+    # Bit for bit what an undisturbed run ends with.
+    assert words(run, 0, 2, "end") == [undisturbed[0]]
+    report = run.report()
+    assert report["outcome"] == "succeeded" and report["steps"] == 20
+    assert 1 <= report["repeated_steps"] <= 3, report
+    run.assert_nothing_left()
+
+
+def test_without_the_engine_storage_has_it(start, script, tmp_path, undisturbed):
+    run = start("--nproc-per-node", 2, script(SCRIPT), tmp_path / "ckpt", 20, "engine", 0).wait()
+    assert run.code == 0, run.describe()
+    assert words(run, 0, 2, "begin") == ["begin 10 disk"], run.describe()
+    assert words(run, 0, 2, "end") == [undisturbed[0]]
+    run.assert_nothing_left()
+
+
+def test_a_damaged_checkpoint_is_passed_over(start, script, tmp_path, undisturbed):
+    root = undisturbed[1]
+    listed = json.loads(ckpt("ls", root, "--json").stdout)["checkpoints"]
+    assert [c["step"] for c in listed] == [20, 15, 10, 5]
+    assert ckpt("verify", root, "--all").returncode == 0
+    shard = next(Path(listed[0]["directory"]).glob("model/*.safetensors"))
+    with open(shard, "r+b") as file:
+        file.seek(-5, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-5, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 1]))
+    verified = ckpt("verify", root)
+    assert verified.returncode == 1 and shard.name in verified.stdout and "chunk" in verified.stdout
+    # Another world, too: one rank goes on with what two have written.
+    run = start("--nproc-per-node", 1, script(SCRIPT), root, 22, "never", 0).wait()
+    assert run.code == 0, run.describe()
+    assert words(run, 0, 1, "begin") == ["begin 15 disk"], run.describe()
+    assert any(shard.name in line for line in words(run, 0, 1, "finding")), run.describe()
+    run.assert_nothing_left()
+
+
+def test_sigterm_saves_and_then_leaves(start, script, tmp_path):
+    run = start("--nproc-per-node", 2, script(SCRIPT), tmp_path / "ckpt", 100000, "never", 0.05)
+    wait_until(lambda: list((tmp_path / "ckpt").glob("step-*")), "a first checkpoint", 90)
+    before = {path.name for path in (tmp_path / "ckpt").glob("step-*")}
+    run.process.send_signal(signal.SIGTERM)
+    run.wait()
+    assert run.report()["outcome"] == "stopped", run.describe()
+    listed = json.loads(ckpt("ls", tmp_path / "ckpt", "--json").stdout)["checkpoints"]
+    steps = [c["step"] for c in listed]
+    last = run.report()["last_step"] + 1
+    assert abs(steps[0] - last) <= 1 and len(steps) > len(before), (steps, last, run.describe())
+    run.assert_nothing_left()
