@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON := build/venv/bin/python
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup packages demo test unit bench fuzz soak asan tsan format lint clean
+.PHONY: all setup packages demo test unit bench bench-ckpt fuzz soak asan tsan format lint clean
 
 all: packages
 	@cmake --preset release >/dev/null
@@ -23,6 +23,10 @@ test: setup
 
 bench: setup all
 	@$(PYTHON) bench/bench.py
+
+# Checkpoints beside their peers; needs fio for the ceilings of the disk.
+bench-ckpt: setup all
+	@$(PYTHON) bench/ckpt.py
 
 fuzz:
 	@SHANTY_SETUP_PYTHON=0 scripts/setup.sh packages-fuzz.txt

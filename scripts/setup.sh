@@ -31,29 +31,32 @@ install_packages() {
     $missing >/dev/null
 }
 
-# An environment whose python has torch, numpy and pytest is taken as it is. A system Python that
+# An environment whose python has torch, numpy, pytest and safetensors is taken as it is. A system Python that
 # has a usable torch lends it to the environment.
 usable() {
-  "$1" -c 'import numpy, torch, pytest; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 1)' \
+  "$1" -c 'import numpy, torch, pytest, safetensors; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 1)' \
     >/dev/null 2>&1
+}
+
+# One that has torch gets the small rest.
+complete() {
+  usable "$1" && return 0
+  "$1" -c 'import torch' >/dev/null 2>&1 || return 1
+  "$1" -m pip install -q --disable-pip-version-check $(grep -E '^(numpy|pytest|safetensors)==' requirements.lock)
+  usable "$1"
 }
 
 make_environment() {
   local stamp=build/venv/.complete
   [ -e "$stamp" ] && [ "$stamp" -nt requirements.lock ] && [ -x build/venv/bin/python ] && return 0
   mkdir -p build
-  if [ -x build/venv/bin/python ] && usable build/venv/bin/python; then
-    touch "$stamp"
-    return 0
+  if [ -x build/venv/bin/python ]; then
+    complete build/venv/bin/python && touch "$stamp" && return 0
+    rm -rf build/venv
   fi
-  rm -rf build/venv
   if python3 -c 'import torch' >/dev/null 2>&1; then
     python3 -m venv --system-site-packages build/venv
-    usable build/venv/bin/python || build/venv/bin/pip install -q numpy pytest
-    if usable build/venv/bin/python; then
-      touch "$stamp"
-      return 0
-    fi
+    complete build/venv/bin/python && touch "$stamp" && return 0
     rm -rf build/venv
   fi
   echo "setup: making build/venv with torch (about 5 GB)"
