@@ -43,7 +43,13 @@ class Store:
         with self.lock:
             found = self.checkpoints.setdefault(
                 step,
-                {"tensors": {}, "aliases": {}, "states": {}, "global": {}, "world_size": world_size},
+                {
+                    "tensors": {},
+                    "aliases": {},
+                    "states": {},
+                    "global": {},
+                    "world_size": world_size,
+                },
             )
             for piece, data in content["pieces"]:
                 self._put_piece(found["tensors"], piece, data)
@@ -233,7 +239,9 @@ class Session:
 
     def status(self, request: dict[str, Any]) -> dict[str, Any]:
         save = self.saves.get(request["step"])
-        return {**save, "seconds": {"copy": 0.5, "durable": 1}} if save else {"error": "no such step"}
+        return (
+            {**save, "seconds": {"copy": 0.5, "durable": 1}} if save else {"error": "no such step"}
+        )
 
     def wait(self, request: dict[str, Any]) -> dict[str, Any]:
         with self.ended:

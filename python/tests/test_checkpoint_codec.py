@@ -47,7 +47,9 @@ def test_plain_values_come_back_with_their_types(value: object) -> None:
     assert got == value and type(got) is type(value)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.bool, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.bool, torch.complex64]
+)
 def test_tensors_come_back_bit_for_bit(dtype: torch.dtype) -> None:
     for shape in ((2, 3), (), (0, 2)):
         value = torch.rand(shape).to(dtype)

@@ -20,7 +20,9 @@ WORLDS = (1, 2, 3, 4, 6, 8)
 def test_cuts_cover_all_rows_once_and_are_even(count: int) -> None:
     source = random.Random(count)
     for _ in range(50):
-        sizes = [(source.randint(0, 40), source.randint(1, 99)) for _ in range(source.randint(0, 9))]
+        sizes = [
+            (source.randint(0, 40), source.randint(1, 99)) for _ in range(source.randint(0, 9))
+        ]
         cuts = [cut(sizes, index, count) for index in range(count)]
         for tensor, (rows, _) in enumerate(sizes):
             ends = [c[tensor] for c in cuts]

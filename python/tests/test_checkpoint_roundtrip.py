@@ -217,7 +217,9 @@ def test_every_kind_of_tensor_comes_back(tmp_path: Path, double: Double) -> None
     assert float(other.forgotten.sum()) == 0
 
 
-def test_the_optimizer_waits_until_its_parameters_are_copied(tmp_path: Path, double: Double) -> None:
+def test_the_optimizer_waits_until_its_parameters_are_copied(
+    tmp_path: Path, double: Double
+) -> None:
     run = Run()
     with run.attach(Checkpointer(tmp_path)) as checkpointer:
         run.train(1)
@@ -357,7 +359,9 @@ def test_what_does_not_fit_is_listed(tmp_path: Path, double: Double) -> None:
         assert checkpointer.load() is None
         checkpointer.save(1).wait(20)
     with Checkpointer(tmp_path).attach(model=Net(20)) as checkpointer:
-        with pytest.raises(CheckpointError, match=r"first.weight is F32 \[20, 8\] here and F32 \[160"):
+        with pytest.raises(
+            CheckpointError, match=r"first.weight is F32 \[20, 8\] here and F32 \[160"
+        ):
             checkpointer.load()
     model = nn.ModuleDict({"first": nn.Linear(8, 160), "new": nn.Linear(2, 2)})
     with Checkpointer(tmp_path).attach(model=model) as checkpointer:
@@ -381,7 +385,10 @@ def test_a_model_alone_is_loaded_without_its_optimizer(tmp_path: Path, double: D
 def test_several_of_a_kind_and_extras(tmp_path: Path, double: Double) -> None:
     def parts() -> dict[str, Any]:
         nets = {"g": nn.Linear(2, 2), "d": nn.Linear(2, 1)}
-        return {"model": nets, "optimizer": {k: torch.optim.Adam(n.parameters()) for k, n in nets.items()}}
+        return {
+            "model": nets,
+            "optimizer": {k: torch.optim.Adam(n.parameters()) for k, n in nets.items()},
+        }
 
     one, other = parts(), parts()
     for key, net in one["model"].items():
@@ -407,7 +414,9 @@ def test_user_mistakes_are_named(tmp_path: Path, double: Double) -> None:
     with pytest.raises(CheckpointError, match="no attached model has"):
         checkpointer.save(1)
     with pytest.raises(CheckpointError, match="are called 0.bias: attach them as a dict"):
-        Checkpointer(tmp_path).attach(model=[nn.Linear(2, 2)]).attach(model=[nn.Linear(2, 2)]).save(1)
+        Checkpointer(tmp_path).attach(model=[nn.Linear(2, 2)]).attach(model=[nn.Linear(2, 2)]).save(
+            1
+        )
 
 
 # Any number of ranks to any other, in one process.
@@ -478,7 +487,9 @@ for step in range(1, 10000):
         print("went on", flush=True)
 """
     ended = finish(start(None, "-c", script, str(tmp_path), SHANTY_CKPT_SOCKET=double.name))
-    assert ended.code == -15 and ended.out == "" and list(double.store.checkpoints) == [4], ended.err
+    assert ended.code == -15 and ended.out == "" and list(double.store.checkpoints) == [4], (
+        ended.err
+    )
 
 
 def test_a_save_returns_soon(tmp_path: Path, double: Double) -> None:

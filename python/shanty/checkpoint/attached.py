@@ -1,4 +1,4 @@
-"""What belongs to a checkpoint: its tensors, what else all ranks share, and what each has of its own."""
+"""What belongs to a checkpoint: tensors, what else all ranks share, what each has of its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Attached:
         for prefix, value in (("", model), ("ema.", ema)):
             for key, module in _several(value):
                 if not isinstance(module, nn.Module):
-                    raise CheckpointError(f"cannot attach a {type(module).__name__}: it is no Module")
+                    raise CheckpointError(
+                        f"cannot attach a {type(module).__name__}: it is no Module"
+                    )
                 self.modules.append((f"{prefix}{key}." if key else prefix, module))
         for key, one in _several(optimizer):
             check_supported(one)
@@ -140,7 +142,9 @@ class Attached:
         for kind, ones in self._others.items():
             for key, one in ones:
                 if key not in state[kind]:
-                    raise CheckpointError(f"cannot load: the checkpoint has none of the {kind} {key}")
+                    raise CheckpointError(
+                        f"cannot load: the checkpoint has none of the {kind} {key}"
+                    )
                 one.load_state_dict(decode(state[kind][key], self._allow_pickle))
         findings += self._apply_loader(shared, own if same_world else None)
         self._apply_extra(decode(state["extra"], self._allow_pickle))

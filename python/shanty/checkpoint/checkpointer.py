@@ -21,6 +21,7 @@ from shanty.checkpoint.save import SaveHandle, Saver, say
 from shanty.checkpoint.schedule import MTBF_S, Schedule
 from shanty.checkpoint.signals import Termination
 from shanty.checkpoint.world import World
+from shanty.recorder import get_recorder
 
 EXIT_LIMIT_S = 60.0
 ALL_RANKS_LIMIT_S = 600.0
@@ -83,7 +84,7 @@ class Checkpointer:
         rng: Any = True,
         extra: Any = None,
     ) -> Checkpointer:
-        """Says what belongs to a checkpoint. Each of model, optimizer, scheduler, scaler and ema may
+        """Says what belongs to a checkpoint. Model, optimizer, scheduler, scaler and ema may each
         be several, in a dict or list. `loader` (or `sampler`): a ResumableLoader, a
         ResumableSampler, or anything with state_dict. `rng`: True, False, or further generators.
         `extra`: a dict, updated in place by `load`; an object with state_dict; or a callable that
@@ -150,14 +151,17 @@ class Checkpointer:
         return handle
 
     def load(self, step: int | None = None, strict: bool = True) -> Loaded | None:
-        """Puts the newest whole checkpoint, or that of `step`, into what is attached. None: there is
-        none, and nothing was changed. All ranks call it. After an error the attached state may be
+        """Puts the newest whole checkpoint, or that of `step`, into what is attached. None: there
+        is none, and nothing was changed. All ranks call it. After an error the attached state may be
         a mixture: do not train on it."""
         saver = self._connect()
         assert self._engine is not None and self._world is not None
         saver.fence()
         found = load(self._engine.connection, self._world, self._attached, step, strict)
         self._saved_at = time.monotonic()
+        recorder = get_recorder()
+        if recorder is not None:
+            recorder.resumed_at(found.step if found is not None else 0)
         return found
 
     def fence(self) -> None:
@@ -183,7 +187,7 @@ class Checkpointer:
             except CheckpointError as error:
                 if handle.error is None:
                     say(str(error))
-        engine.close()
+        engine.close(alone=self._world is None or self._world.size == 1)
 
     def __enter__(self) -> Checkpointer:
         return self

@@ -91,7 +91,9 @@ def decode(value: Any, allow_pickle: bool = False) -> Any:
     if tag in ("dict", "counter"):
         pairs = {k: v for k, v in items}
         return collections.Counter(pairs) if tag == "counter" else pairs
-    raise CheckpointError(f"cannot load this checkpoint: it holds an unknown kind of value, {tag!r}")
+    raise CheckpointError(
+        f"cannot load this checkpoint: it holds an unknown kind of value, {tag!r}"
+    )
 
 
 def _encode_tensor(value: torch.Tensor, where: str) -> dict[str, Any]:

@@ -25,14 +25,22 @@ class Engine:
         self.connection = connection
         self._process = process
 
-    def close(self) -> None:
-        """The engine finishes by itself what was saved; ours is waited for a moment."""
+    def close(self, alone: bool) -> None:
+        """An engine of ours that is `alone` is told to end: it finishes first what was saved, which
+        is waited for a moment only. Others may still need what rank 0's has to say; it ends with
+        this process."""
         self.connection.close()
-        if self._process is not None:
-            try:
-                self._process.wait(END_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                pass
+        if self._process is None:
+            return
+        if not alone:
+            # Popen would warn of a process that is left running.
+            self._process.returncode = 0
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            pass
 
 
 def find_engine() -> Engine:
@@ -49,7 +57,9 @@ def _connect(name: str) -> Connection:
         sock.connect("\0" + name)
     except OSError as error:
         sock.close()
-        raise CheckpointError(f"cannot connect to the checkpoint engine at @{name}: {error}") from None
+        raise CheckpointError(
+            f"cannot connect to the checkpoint engine at @{name}: {error}"
+        ) from None
     return Connection(sock)
 
 
@@ -61,7 +71,7 @@ def _start() -> Engine:
         listener.listen(4)
         command = [binary, "ckpt-engine", "--listen-fd", str(listener.fileno())]
         try:
-            # A session of its own: an interrupt from the terminal must not end it with a save in flight.
+            # A session of its own: an interrupt from the terminal must not end a save in flight.
             process = subprocess.Popen(
                 [*command, "--parent-pid", str(os.getpid())],
                 pass_fds=(listener.fileno(),),

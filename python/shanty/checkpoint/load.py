@@ -13,7 +13,7 @@ from torch import Tensor
 from shanty.checkpoint.arena import Mapping
 from shanty.checkpoint.attached import Attached
 from shanty.checkpoint.dtypes import word_of
-from shanty.checkpoint.entries import Collected, Entry
+from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError, EngineLost
 from shanty.checkpoint.parts import ALONE, Part, part_of
 from shanty.checkpoint.wire import Connection
@@ -35,6 +35,23 @@ class Loaded:
     extra: Any = None
 
 
+@dataclass
+class Fit:
+    """How a checkpoint fits what one rank has attached."""
+
+    error: str = ""  # ends the load
+    damage: str = ""  # asks for another checkpoint
+    entries: list[Entry] = field(default_factory=list, repr=False)
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What other ranks are told: no tensors.
+        return {**self.__dict__, "entries": []}
+
+
 class Damaged(Exception):
     """The engine could not read this checkpoint whole."""
 
@@ -42,43 +59,45 @@ class Damaged(Exception):
 def load(
     connection: Connection, world: World, attached: Attached, step: int | None, strict: bool
 ) -> Loaded | None:
-    """Collective: all ranks take the same checkpoint, and another one when it is damaged for any."""
+    """Collective: all ranks take the same checkpoint; another one when it is damaged for any."""
     asked = {} if step is None else {"step": step}
     earlier: list[str] = []
-    touched = False  # a candidate was tried
-    for _ in range(MAX_CANDIDATES):
+    for attempt in range(MAX_CANDIDATES):
         answer, failure = _find(connection, asked)
         findings = [f["message"] for f in answer.get("findings", [])]
         if not failure and answer.get("source") is None:
-            found = [*earlier, *findings]
-            if step is not None:
-                _raise_none(f"there is no whole checkpoint of step {step}", found)
-            if touched or found:
-                # Training anew beside checkpoints that are damaged must be the user's decision.
-                what = "none of the checkpoints is whole; move them away to begin anew"
-                _raise_none(what, found)
+            _check_none(step, attempt, [*earlier, *findings])
             return None
-        loaded, problem = None, ("damaged", failure)
-        try:
-            if not failure:
-                loaded, problem = _load(connection, world, attached, answer, strict), ("", "")
-        except Damaged as error:
-            problem = ("damaged", str(error))
-        except CheckpointError as error:
-            problem = ("unfit", str(error))
-        problems = world.gather(problem)
-        for kind, text in problems:
-            if kind == "unfit":
-                raise CheckpointError(text)
-        damages = [text for kind, text in problems if kind]
+        fit = _fit(attached, answer) if not failure else Fit(damage=failure)
+        findings += _judge(world.gather(fit), strict)
+        outcome = _fill(connection, world, attached, answer, fit) if not failure else fit
+        outcomes = world.gather(Fit(outcome.error, outcome.damage))
+        _raise_errors(outcomes)
+        damages = [o.damage for o in outcomes if o.damage]
         whole = connection.ask("release", STORAGE_LIMIT_S, ok=not damages).fields["all_ok"]
-        if loaded is not None and whole:
-            loaded.findings = _once([*earlier, *findings, *loaded.findings])
-            return loaded
+        if not damages and whole:
+            shared = answer["global"]
+            return Loaded(
+                answer["step"],
+                shared.get("epoch"),
+                shared.get("samples"),
+                answer["source"],
+                _once([*earlier, *findings, *fit.findings, *outcome.findings]),
+                attached.extra_of(shared),
+            )
         earlier += [*findings, *damages]
-        touched = True
-    _raise_none(f"{MAX_CANDIDATES} checkpoints could not be read", earlier)
-    return None
+    raise CheckpointError("; ".join([f"{MAX_CANDIDATES} checkpoints are damaged", *_once(earlier)]))
+
+
+def _check_none(step: int | None, attempt: int, findings: list[str]) -> None:
+    """Nothing was found. Training anew beside damaged checkpoints must be the user's decision."""
+    if step is not None:
+        what = f"there is no whole checkpoint of step {step}"
+    elif attempt or findings:
+        what = "none of the checkpoints is whole; move them away to begin anew"
+    else:
+        return
+    raise CheckpointError("; ".join([what, *_once(findings)]))
 
 
 def _find(connection: Connection, asked: dict[str, int]) -> tuple[dict[str, Any], str]:
@@ -91,69 +110,60 @@ def _find(connection: Connection, asked: dict[str, int]) -> tuple[dict[str, Any]
         return {}, str(error)
 
 
-def _load(
-    connection: Connection, world: World, attached: Attached, answer: dict[str, Any], strict: bool
-) -> Loaded:
-    shared, own, stored = answer["global"], answer.get("state"), answer["tensors"]
-    if "step" not in shared or "optimizers" not in shared:
-        raise CheckpointError("cannot load this checkpoint: shanty.Checkpointer did not write it")
-    findings: list[str] = []
-    _, models = attached.tensors()
-    dropped = attached.make_state(models, stored)
-    if dropped:
-        findings.append(f"state of the optimizer that the checkpoint has not was dropped: {_some(dropped)}")
-    entries, models = attached.tensors()
+def _fit(attached: Attached, answer: dict[str, Any]) -> Fit:
+    """Compares names, shapes and types; makes the optimizers' state where they have none yet."""
+    fit, shared, stored = Fit(), answer["global"], answer["tensors"]
+    try:
+        if "step" not in shared or "optimizers" not in shared:
+            raise CheckpointError(
+                "cannot load this checkpoint: shanty.Checkpointer did not write it"
+            )
+        _, models = attached.tensors()
+        dropped = attached.make_state(models, stored)
+        if dropped:
+            fit.findings.append(
+                f"state of the optimizer that the checkpoint has not was dropped: {_some(dropped)}"
+            )
+        entries, models = attached.tensors()
+    except CheckpointError as error:
+        fit.error = str(error)
+        return fit
     aliases = answer.get("aliases") or {}
-    entries = _check(entries, models, stored, aliases, bool(attached.optimizers), strict, findings)
-    targets = []
     for entry in entries:
-        part = part_of(entry, ALONE)
-        if part is not None and part.local.numel():
-            targets += _wants(entry.name, part)
-    _read(connection, targets)
-    findings += attached.apply(shared, own, models, world)
-    return Loaded(
-        answer["step"],
-        shared.get("epoch"),
-        shared.get("samples"),
-        answer["source"],
-        findings,
-        attached.extra_of(shared),
-    )
-
-
-def _check(
-    entries: list[Entry],
-    models: Collected,
-    stored: dict[str, Any],
-    aliases: dict[str, str],
-    with_optimizer: bool,
-    strict: bool,
-    findings: list[str],
-) -> list[Entry]:
-    """The entries that the checkpoint has; an error says all that does not fit."""
-    known, missing, wrong = [], [], []
-    for entry in entries:
-        spec = stored.get(aliases.get(entry.name, entry.name)) or stored.get(entry.name)
+        spec = stored.get(entry.name) or stored.get(aliases.get(entry.name, ""))
         if spec is None:
-            missing.append(entry.name)
+            fit.missing.append(entry.name)
             continue
         shape = list(entry.flat.shape if entry.flat is not None else entry.tensor.shape)
         word = word_of(entry.tensor.dtype, entry.name)
         if spec["shape"] != shape or spec["dtype"] != word:
             theirs = f"{spec['dtype']} {spec['shape']}"
-            wrong.append(f"{entry.name} is {word} {shape} here and {theirs} in the checkpoint")
-        known.append(entry)
+            fit.wrong.append(f"{entry.name} is {word} {shape} here and {theirs} in the checkpoint")
+        fit.entries.append(entry)
     names = {e.name for e in entries} | set(models.aliases)
-    extra = [
+    optimizers = bool(attached.optimizers)
+    fit.unexpected = [
         name
         for name in stored
-        if name not in names and (with_optimizer or not name.startswith("optim."))
+        if name not in names and (optimizers or not name.startswith("optim."))
     ]
+    return fit
+
+
+def _judge(fits: list[Fit], strict: bool) -> list[str]:
+    """All ranks come to the same. A tensor is unexpected when no rank expects it: another rank may
+    have what this one has not."""
+    _raise_errors(fits)
+    looked = [fit for fit in fits if not fit.damage]
+    if not looked:
+        return []
+    unexpected = set.intersection(*(set(fit.unexpected) for fit in looked))
+    wrong = sorted({name for fit in looked for name in fit.wrong})
+    missing = {name for fit in looked for name in fit.missing}
     problems = [f"{len(wrong)} differ ({_some(wrong)})"] if wrong else []
     differences = [
         f"{len(names)} are {what} ({_some(sorted(names))})"
-        for what, names in (("missing in it", missing), ("unexpected", extra))
+        for what, names in (("missing in it", missing), ("unexpected", unexpected))
         if names
     ]
     if problems or (strict and differences):
@@ -161,9 +171,36 @@ def _check(
             "cannot load: the checkpoint's tensors are not those attached: "
             + "; ".join(problems + differences)
         )
-    if differences:
-        findings.append("tensors that do not fit were left alone: " + "; ".join(differences))
-    return known
+    if not differences:
+        return []
+    return ["tensors that do not fit were left alone: " + "; ".join(differences)]
+
+
+def _fill(
+    connection: Connection, world: World, attached: Attached, answer: dict[str, Any], fit: Fit
+) -> Fit:
+    """Reads the tensors, then applies the rest."""
+    outcome = Fit()
+    try:
+        targets = []
+        for entry in fit.entries:
+            part = part_of(entry, ALONE)
+            if part is not None and part.local.numel():
+                targets += _wants(entry.name, part)
+        _read(connection, targets)
+        _, models = attached.tensors()
+        outcome.findings = attached.apply(answer["global"], answer.get("state"), models, world)
+    except Damaged as error:
+        outcome.damage = str(error)
+    except CheckpointError as error:
+        outcome.error = str(error)
+    return outcome
+
+
+def _raise_errors(fits: list[Fit]) -> None:
+    for fit in fits:
+        if fit.error:
+            raise CheckpointError(fit.error)
 
 
 def _wants(name: str, part: Part) -> list[tuple[dict[str, Any], Tensor]]:
@@ -247,7 +284,3 @@ def _some(names: list[str]) -> str:
 
 def _once(findings: list[str]) -> list[str]:
     return list(dict.fromkeys(findings))
-
-
-def _raise_none(what: str, findings: list[str]) -> None:
-    raise CheckpointError("; ".join([what, *_once(findings)]))

@@ -1,4 +1,4 @@
-"""An optimizer's state: tensors under the names of the parameters they belong to, the rest as JSON."""
+"""An optimizer's state: tensors under their parameters' names, the rest as JSON."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def _empty(
         return torch.zeros((), dtype=dtype, device=device)
     if hasattr(parameter, "_local_tensor"):
         raise CheckpointError(
-            f"cannot load {where}: it is shaped {shape}, unlike its sharded parameter; take one step "
-            "of the optimizer before the load, so that it makes its own"
+            f"cannot load {where}: it is shaped {shape}, unlike its sharded parameter; take one "
+            "step of the optimizer before the load, so that it makes its own"
         )
     return torch.zeros(shape, dtype=dtype, device=parameter.device)
 

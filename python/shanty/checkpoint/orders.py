@@ -23,7 +23,7 @@ class Orders:
         self._at = -1
 
     def poll(self, wanted: bool) -> bool:
-        """Once per call of maybe_save: whether all ranks save now. `wanted`: this rank orders it."""
+        """Once per call of maybe_save: whether all ranks save now. `wanted`: this one orders it."""
         self._calls += 1
         if self._store is None:
             return wanted

@@ -88,8 +88,8 @@ class ResumableSampler(Sampler):  # type: ignore[type-arg]
     def load_state_dict(self, state: dict[str, int]) -> None:
         if state["size"] != self.size:
             raise CheckpointError(
-                f"cannot go on in the middle of an epoch of {state['size']} samples with a data set "
-                f"of {self.size}"
+                f"cannot go on in the middle of an epoch of {state['size']} samples with a data "
+                f"set of {self.size}"
             )
         self.epoch, self.consumed, self.seed = state["epoch"], state["consumed"], state["seed"]
         self.shuffle = bool(state["shuffle"])

@@ -1,4 +1,4 @@
-"""Puts the attached tensors into the engine's memory, and holds the optimizer until that is done."""
+"""Puts the tensors into the engine's memory, and holds the optimizer until that is done."""
 
 from __future__ import annotations
 
@@ -171,9 +171,9 @@ class Saver:
     def _check_engine(self, handle: SaveHandle, end: float) -> None:
         if time.monotonic() > end:
             raise CheckpointError(
-                f"the checkpoint of step {handle.step} was not copied within {FENCE_LIMIT_S:.0f} s, "
-                "and the optimizer cannot step before: the checkpoint engine hangs; see its messages "
-                "on stderr"
+                f"the checkpoint of step {handle.step} was not copied within {FENCE_LIMIT_S:.0f} "
+                "s, and the optimizer cannot step before: the checkpoint engine hangs; see its "
+                "messages on stderr"
             )
 
     def _check_unchanged(self, handle: SaveHandle) -> None:
@@ -275,7 +275,9 @@ class Saver:
             with torch.no_grad():
                 targets = [self._view(slot, i) for i in which]
                 sources = [self._plan.pieces[i].source for i in which]
-                sources = [s if s.dtype == t.dtype else _as_bytes(s) for s, t in zip(sources, targets)]
+                sources = [
+                    s if s.dtype == t.dtype else _as_bytes(s) for s, t in zip(sources, targets)
+                ]
                 torch._foreach_copy_(targets, sources, non_blocking)
 
     def _copy_device(self, slot: int, which: list[int]) -> Any:

@@ -39,7 +39,7 @@ class Connection:
         _check_peer(sock)
 
     def ask(self, op: str, answer_limit_s: float = ANSWER_LIMIT_S, **fields: Any) -> Answer:
-        """CheckpointError with the engine's sentence where it failed; EngineLost where it is gone."""
+        """CheckpointError with the engine's sentence where it failed; EngineLost without one."""
         frame = json.dumps({"op": op, **fields}, separators=(",", ":")).encode()
         if len(frame) > MAX_FRAME_BYTES:
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Which rank this is, and the few words that ranks exchange: in the main thread, at start and load."""
+"""Which rank this is, and the few words that ranks exchange, in the main thread."""
 
 from __future__ import annotations
 

@@ -1,0 +1,327 @@
+"""Training runs that are killed and resumed, and reshaped ones: checkpoint_ranks.py MODE WORLD DIR.
+
+Forks a process per rank, so that torch is imported once. The last line of output is JSON: what each
+case found.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+import shanty
+
+HALF, BATCH, ACCUMULATE, SAMPLES = 5, 3, 2, 64
+HANG_LIMIT_S = float(os.environ.get("HANG_LIMIT_S", "150"))
+
+
+class Net(nn.Module):
+    def __init__(self, norm: type) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 160)
+        self.norm = norm(160)
+        self.middle = nn.Linear(160, 160)
+        self.drop = nn.Dropout(0.2)
+        self.out = nn.Linear(160, 8)
+        self.out.weight = nn.Parameter(self.out.weight.detach())
+        self.back = nn.Linear(8, 160, bias=False)
+        self.back.weight = self.first.weight  # tied
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x) + self.back(x)
+        return self.out(self.drop(torch.relu(self.middle(self.norm(x)))))
+
+
+class Case:
+    """A run that can be made anew: `wrap` shards or replicates the model."""
+
+    def __init__(
+        self,
+        wrap: Callable[[nn.Module], nn.Module],
+        optimizer: Callable[..., torch.optim.Optimizer],
+        dtype: torch.dtype = torch.float32,
+        norm: type = nn.LayerNorm,
+    ) -> None:
+        torch.manual_seed(5)
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        self.model = wrap(Net(norm).to(dtype))
+        self.optimizer = optimizer(self.model.parameters())
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 3, 0.5)
+        inputs, targets = torch.randn(SAMPLES, 8).to(dtype), torch.randn(SAMPLES, 8).to(dtype)
+        plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True)
+        self.loader = shanty.ResumableLoader(plain, seed=3)
+        torch.manual_seed(100 + rank)
+        self.step = 0
+
+    def attach(self, directory: Path) -> shanty.Checkpointer:
+        return shanty.Checkpointer(directory).attach(
+            model=self.model,
+            optimizer=self.optimizer,
+            scheduler=self.scheduler,
+            loader=self.loader,
+        )
+
+    def train(self, until: int, each: Callable[[int], None] = lambda step: None) -> None:
+        while self.step < until:
+            for i, (inputs, targets) in enumerate(self.loader, 1):
+                loss = (self.model(inputs) - targets).square().mean() / ACCUMULATE
+                loss.backward()
+                if i % ACCUMULATE:
+                    continue
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+                self.scheduler.step()
+                self.step += 1
+                each(self.step)
+                if self.step == until:
+                    break
+
+    def everything(self) -> dict[str, Any]:
+        """This rank's own: shards stay shards."""
+        state: dict[str, Any] = {"random": torch.rand(3), "lr": self.scheduler.get_last_lr()}
+        for name, tensor in self.model.state_dict().items():
+            state[name] = local(tensor).clone()
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for i, parameter in enumerate(parameters):
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                state[f"{i}.{key}"] = local(value).clone()
+        return state
+
+
+def local(tensor: Any) -> Any:
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def adamw(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=1e-2)
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+
+
+def fsdp2(model: nn.Module) -> nn.Module:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    fully_shard(model.middle, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def fsdp1(model: nn.Module) -> nn.Module:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    return FullyShardedDataParallel(model, use_orig_params=True, device_id=torch.device("cpu"))
+
+
+def cases(world: int) -> dict[str, Callable[[], Case]]:
+    if world == 1 and not dist.is_initialized():
+        return {
+            "adamw": lambda: Case(lambda m: m, adamw, norm=nn.BatchNorm1d),
+            "sgd": lambda: Case(lambda m: m, sgd),
+            "bf16": lambda: Case(lambda m: m, adamw, torch.bfloat16),
+        }
+    return {
+        "ddp": lambda: Case(DistributedDataParallel, adamw, norm=nn.BatchNorm1d),
+        "fsdp2": lambda: Case(fsdp2, adamw),
+        "fsdp2 sgd": lambda: Case(fsdp2, sgd),
+        "fsdp1": lambda: Case(fsdp1, adamw),
+    }
+
+
+# Modes. Each runs on all ranks and returns what it found.
+
+
+def train(directory: Path, rank: int, world: int) -> dict[str, str]:
+    """The uninterrupted runs; then halves of them, the last of which is killed while it saves."""
+    meet(directory / "train", rank, world)
+    for name, make in cases(world).items():
+        straight = make()
+        straight.train(2 * HALF)
+        torch.save(straight.everything(), directory / f"{name} {rank}.pt")
+        half = make()
+        checkpointer = half.attach(directory / name)
+
+        def each(step: int) -> None:
+            handle = checkpointer.save(step)
+            if step == HALF:
+                handle.wait(60)
+
+        half.train(HALF, each)
+        if name != list(cases(world))[-1]:
+            half.train(HALF + 2)
+            checkpointer.close()
+            continue
+        # Without a wait: what is in flight when the kill comes may be lost, and what is not is not.
+        for _ in range(2):
+            half.train(half.step + 1)
+            checkpointer.save(half.step)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def resume(directory: Path, rank: int, world: int) -> dict[str, str]:
+    meet(directory / "resume", rank, world)
+    found = {}
+    for name, make in cases(world).items():
+        case = make()
+        with case.attach(directory / name) as checkpointer:
+            loaded = checkpointer.load()
+            assert loaded is not None
+            case.step = loaded.step
+            case.train(2 * HALF)
+        expected = torch.load(directory / f"{name} {rank}.pt")
+        state = case.everything()
+        wrong = [
+            key
+            for key in expected.keys() | state.keys()
+            if key not in state or key not in expected or not same(state[key], expected[key])
+        ]
+        what = f"different: {sorted(wrong)}" if wrong else "same"
+        found[name] = f"{what} from step {loaded.step} {loaded.findings}"
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def reshape(directory: Path, rank: int, world: int) -> dict[str, str]:
+    """Every world of up to `world` ranks saves, and every one loads what each saved."""
+    found = {}
+    barrier = dist.FileStore(str(directory / "barrier"), world)
+    for turn in ("save", "load"):
+        for size in range(1, world + 1):
+            if rank < size:
+                meet(directory / f"{turn} {size}", rank, size, alone=True)
+                for kind in ("ddp", "fsdp2", "fsdp1") if size > 1 else ("plain", "fsdp2"):
+                    if turn == "save":
+                        save_known(directory / f"{kind} {size}", kind)
+                        continue
+                    for saved in sorted(directory.glob("* [1-9]")):
+                        if saved.is_dir():
+                            key = f"{saved.name} into {kind} {size}"
+                            found[key] = load_known(saved, kind)
+                dist.destroy_process_group()
+            barrier.add(f"{turn} {size}", 1)
+            while barrier.add(f"{turn} {size}", 0) < world:
+                time.sleep(0.05)
+    return found
+
+
+def reshape_save(directory: Path, rank: int, world: int) -> dict[str, str]:
+    meet(directory / "save", rank, world)
+    for kind in ("ddp", "fsdp2"):
+        save_known(directory / f"{kind} {world}", kind)
+    return {}
+
+
+def known(kind: str, fill: bool) -> Case:
+    """Without training: tensors are filled by their names, whatever the world."""
+    wraps = {"plain": lambda m: m, "ddp": DistributedDataParallel, "fsdp2": fsdp2, "fsdp1": fsdp1}
+    plain = Net(nn.LayerNorm)
+    values = {name: value_of(name, p.shape) for name, p in plain.named_parameters()}
+    with torch.no_grad():
+        for name, parameter in plain.named_parameters():
+            parameter.copy_(values[name] if fill else 0)
+    case = Case(lambda _: wraps[kind](plain), adamw)
+    if fill:
+        # A step would change all; its moments are filled from the shards of parameters.
+        for parameter in case.model.parameters():
+            if not local(parameter).numel() and kind == "fsdp1":
+                continue
+            case.optimizer.state[parameter] = {
+                "step": torch.tensor(7.0),
+                "exp_avg": parameter.detach() * 2,
+                "exp_avg_sq": parameter.detach() * 3,
+            }
+    return case
+
+
+def value_of(name: str, shape: Any) -> Any:
+    count = shape.numel()
+    return (torch.arange(count, dtype=torch.float32) + sum(name.encode()) % 97).reshape(shape)
+
+
+def save_known(directory: Path, kind: str) -> None:
+    with known(kind, True).attach(directory) as checkpointer:
+        checkpointer.save(3).wait(60)
+
+
+def load_known(directory: Path, kind: str) -> str:
+    expected, case = known(kind, True), known(kind, False)
+    with case.attach(directory) as checkpointer:
+        loaded = checkpointer.load()
+    assert loaded is not None
+    pairs = list(zip(expected.model.parameters(), case.model.parameters()))
+    for one, other in pairs:
+        if not torch.equal(local(one), local(other)):
+            return "parameters differ"
+        a, b = expected.optimizer.state.get(one, {}), case.optimizer.state.get(other, {})
+        if a.keys() != b.keys() or not all(torch.equal(local(a[k]), local(b[k])) for k in a):
+            return "the optimizer's state differs"
+    return "same"
+
+
+def meet(path: Path, rank: int, world: int, alone: bool = False) -> None:
+    if world > 1 or alone:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{path}.met", rank=rank, world_size=world
+        )
+
+
+def run_rank(mode: str, directory: Path, rank: int, world: int) -> int:
+    torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(HANG_LIMIT_S, exit=True)
+    try:
+        found = globals()[mode](directory, rank, world)
+        (directory / f"{mode} {rank}.json").write_text(json.dumps(found))
+        return 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stderr.flush()
+
+
+def main() -> int:
+    mode, world, directory = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    pids = []
+    for rank in range(world):
+        pid = os.fork()
+        if not pid:
+            os._exit(run_rank(mode, directory, rank, world))
+        pids.append(pid)
+    codes, left = {}, set(pids)
+    while left:
+        pid, status = os.wait()
+        left.discard(pid)
+        codes[pid] = os.waitstatus_to_exitcode(status)
+        if codes[pid] == 1:
+            # The others would wait for it.
+            for other in left:
+                os.kill(other, signal.SIGKILL)
+    found: dict[str, list[str]] = {}
+    for path in sorted(directory.glob(f"{mode} *.json")):
+        for key, value in json.loads(path.read_text()).items():
+            found.setdefault(key, []).append(value)
+    print(json.dumps({"codes": [codes[pid] for pid in pids], "found": found}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""End to end with the real engine: killed and resumed, reshaped, read by other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ring_reader import finish, start
+
+torch = pytest.importorskip("torch")
+
+import shanty  # noqa: E402
+from torch import nn  # noqa: E402
+
+BINARY = Path(__file__).resolve().parents[2] / "build" / "shanty"
+SCRIPT = Path(__file__).resolve().parent / "scripts" / "checkpoint_ranks.py"
+
+
+def engine_runs() -> bool:
+    try:
+        help_ = subprocess.run([BINARY, "ckpt-engine", "--help"], capture_output=True, timeout=20)
+    except OSError:
+        return False
+    return help_.returncode == 0
+
+
+pytestmark = pytest.mark.skipif(
+    not engine_runs(), reason=f"{BINARY} has no ckpt-engine yet: build it first"
+)
+
+
+def ranks(mode: str, world: int, directory: Path) -> dict[str, Any]:
+    command = [str(SCRIPT), mode, str(world), str(directory)]
+    ended = finish(start(None, *command, SHANTY_BINARY=str(BINARY)))
+    assert ended.code == 0, ended.err
+    outcome: dict[str, Any] = json.loads(ended.out.splitlines()[-1])
+    outcome["err"] = ended.err
+    return outcome
+
+
+@pytest.mark.parametrize("world, cases", [(1, 3), (2, 4)])
+def test_killed_runs_resume_bit_for_bit(tmp_path: Path, world: int, cases: int) -> None:
+    killed = ranks("train", world, tmp_path)
+    assert killed["codes"] == [-9] * world, killed["err"]
+    resumed = ranks("resume", world, tmp_path)
+    assert resumed["codes"] == [0] * world and len(resumed["found"]) == cases, resumed["err"]
+    for name, found in resumed["found"].items():
+        assert len(set(found)) == 1 and len(found) == world, name
+        assert found[0].startswith("same from step ") and found[0].endswith(" []"), name
+
+
+def test_any_world_loads_what_any_other_saved(tmp_path: Path) -> None:
+    reshaped = ranks("reshape", 4, tmp_path)
+    assert reshaped["codes"] == [0] * 4, reshaped["err"]
+    # Kinds that save: plain and fsdp2 with one rank, ddp, fsdp2 and fsdp1 with two to four.
+    assert len(reshaped["found"]) == 11 * 11
+    wrong = {k: found for k, found in reshaped["found"].items() if set(found) != {"same"}}
+    assert not wrong
+
+
+@pytest.fixture
+def binary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHANTY_BINARY", str(BINARY))
+    monkeypatch.delenv("SHANTY_CKPT_SOCKET", raising=False)
+
+
+@pytest.mark.usefixtures("binary")
+def test_every_kind_of_tensor_comes_back_from_disk(tmp_path: Path) -> None:
+    from test_checkpoint_roundtrip import Zoo, assert_same
+
+    model, other = Zoo(3.0), Zoo(0.0)
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        checkpointer.save(1).wait(60)
+    with shanty.Checkpointer(tmp_path).attach(model=other) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None and found.source == "disk"
+    for name, tensor in model.state_dict().items():
+        assert_same(other.state_dict()[name], tensor, name)
+
+
+@pytest.mark.usefixtures("binary")
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    model = nn.Linear(300, 300)
+    weights = []
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        for step in (1, 2):
+            nn.init.uniform_(model.weight)
+            weights.append(model.weight.detach().clone())
+            checkpointer.save(step).wait(60)
+    shard = next((tmp_path / "step-000000002.g0000.a01" / "model").iterdir())
+    content = bytearray(shard.read_bytes())
+    content[-5] ^= 1
+    shard.write_bytes(content)
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        found = checkpointer.load()
+        assert (
+            found is not None
+            and found.step == 1
+            and any("step-000000002" in f for f in found.findings)
+        )
+        assert torch.equal(model.weight, weights[0])
+        # Going on from there does not stumble over the damaged one.
+        checkpointer.save(3).wait(60)
+
+
+@pytest.mark.usefixtures("binary")
+def test_storage_that_cannot_be_written_does_not_stop_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    model = nn.Linear(3, 3)
+    with shanty.Checkpointer(tmp_path / "file" / "checkpoints").attach(model=model) as checkpointer:
+        handle = checkpointer.save(1)
+        with pytest.raises(shanty.CheckpointError, match="step 1 failed"):
+            handle.wait(60)
+    assert "the checkpoint of step 1 failed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("binary")
+def test_other_tools_read_the_shards(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    model = nn.Sequential(nn.Linear(30, 20), nn.BatchNorm1d(20)).to(torch.bfloat16)
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        checkpointer.save(1).wait(60)
+    folder = tmp_path / "latest" / "model"
+    loaded = safetensors.load_file(next(folder.glob("*.safetensors")))
+    assert loaded.keys() == model.state_dict().keys()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_torch_distributed_checkpoint_loads_what_several_ranks_saved(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    if not hasattr(dcp, "HuggingFaceStorageReader"):
+        pytest.skip("this torch has no HuggingFaceStorageReader")
+    saved = ranks("reshape_save", 2, tmp_path)
+    assert saved["codes"] == [0, 0], saved["err"]
+    for kind in ("ddp", "fsdp2"):
+        checkpoint = tmp_path / f"{kind} 2" / "latest"
+        names = {"middle.weight": (160, 160), "first.weight": (160, 8), "out.bias": (8,)}
+        state = {name: torch.zeros(shape) for name, shape in names.items()}
+        dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(str(checkpoint / "model")))
+        for name, tensor in state.items():
+            count = torch.arange(tensor.numel(), dtype=torch.float32)
+            expected = (count + sum(name.encode()) % 97).reshape(tensor.shape)
+            assert torch.equal(tensor, expected), f"{kind} {name}"
+        assert (checkpoint / "MANIFEST.json").exists() and os.path.islink(checkpoint)
