@@ -125,7 +125,7 @@ class Client : public ChannelClient {
   explicit Client(Options options)
       : rank_(options.rank), where_(net::join_host_port(options.host, options.port)) {
     net::WsClient::Handlers handlers;
-    handlers.on_open = [this] { resend(); };
+    handlers.on_open = [this] { opened(); };
     handlers.on_message = [this](std::string_view text) { on_message(text); };
     handlers.on_rejected = [this](const std::string& reason) { on_rejected(reason); };
     client_ = std::make_unique<net::WsClient>(
@@ -168,6 +168,11 @@ class Client : public ChannelClient {
     return answer;
   }
 
+  std::string local_address() override {
+    const std::lock_guard lock(mutex_);
+    return local_address_;
+  }
+
   void abort() override {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
@@ -180,8 +185,9 @@ class Client : public ChannelClient {
     std::optional<Result<std::string>> answer;
   };
 
-  void resend() {
+  void opened() {
     const std::lock_guard lock(mutex_);
+    local_address_ = client_->local_address();
     for (const auto& [id, pending] : pending_) client_->send(pending.text);
   }
 
@@ -206,12 +212,13 @@ class Client : public ChannelClient {
 
   const int rank_;
   const std::string where_;
-  std::mutex mutex_;  // guards the five below
+  std::mutex mutex_;  // guards the six below
   std::condition_variable changed_;
   std::map<uint64_t, Pending> pending_;
   uint64_t last_id_ = 0;
   bool aborted_ = false;
   std::string rejected_;
+  std::string local_address_;
   IoThread thread_;
   std::unique_ptr<net::WsClient> client_;  // used on the thread only
 };

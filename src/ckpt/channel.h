@@ -54,6 +54,8 @@ class ChannelClient {
   // Blocks for the answer, at most `limit`. Errors: the leader's own, or that none came.
   virtual Result<std::string> ask(const std::string& kind, const std::string& key, std::string body,
                                   Duration limit) = 0;
+  // The numeric address of this end, "" while there is no connection.
+  virtual std::string local_address() = 0;
   // Every question, asked or to come, ends with an error at once.
   virtual void abort() = 0;
 };

@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "base/units.h"
 #include "ckpt/channel.h"
+#include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
 #include "ckpt/task_thread.h"
@@ -73,7 +74,7 @@ class LeaderImpl : public Leader {
 
   Status open() {
     auto server = ChannelServer::listen(
-        {.host = options_.one_node ? "127.0.0.1" : "", .token = token_},
+        {.host = options_.loopback ? "127.0.0.1" : "", .token = token_},
         [this](const Question& question, const Answer& answer) {
           tasks_.post([this, question, answer] { on_question(question, answer); });
         });
@@ -305,26 +306,51 @@ class LeaderImpl : public Leader {
     }
   }
 
-  // The newest step that all have in the memory of one engine, unless storage has a newer one.
+  // Who has which rank's slot of one save.
+  struct InMemory {
+    int world_size = 0;
+    bool odd = false;  // the ranks do not agree on the world
+    std::map<int, json> holders;
+  };
+
+  static void note_slots(const json& said, std::map<SlotId, InMemory>& saves) {
+    const json* slots = json_array(said, "slots");
+    const json* peer = json_object(said, "peer");
+    if (slots == nullptr || peer == nullptr) return;
+    for (const json& slot : *slots) {
+      if (!slot.is_array() || slot.size() != 4) continue;
+      const bool numbers = std::all_of(slot.begin(), slot.end(), [](const json& value) {
+        return value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
+      });
+      if (!numbers) continue;
+      const int rank = static_cast<int>(slot[2].get<int64_t>());
+      const int world_size = static_cast<int>(slot[3].get<int64_t>());
+      InMemory& save = saves[{slot[0].get<uint64_t>(), slot[1].get<uint64_t>()}];
+      save.odd = save.odd || (save.world_size != 0 && save.world_size != world_size);
+      save.world_size = world_size;
+      json holder = *peer;
+      holder["rank"] = rank;
+      save.holders[rank] = std::move(holder);
+    }
+  }
+
+  static bool is_whole(const InMemory& save) {
+    return !save.odd && save.world_size > 0 &&
+           save.holders.size() == static_cast<size_t>(save.world_size) &&
+           save.holders.begin()->first == 0 && save.holders.rbegin()->first == save.world_size - 1;
+  }
+
+  // The newest save that is whole in the slots of all engines, unless storage has a newer one.
   Result<std::string> choose(const Gathering& gathering) {
     std::optional<uint64_t> wanted;
-    std::optional<std::set<uint64_t>> in_memory;
-    std::set<std::string> engines;
+    std::map<SlotId, InMemory> saves;
     json findings = json::array();
     for (const auto& [rank, body] : gathering.bodies) {
       const auto said = parse_json(body);
       if (!said || !said->is_object()) return Error{"a question that is no JSON"};
       if (said->contains("step")) wanted = json_uint64(*said, "step");
       if (const std::string bad = json_string(*said, "bad"); !bad.empty()) bad_.insert(bad);
-      engines.insert(json_string(*said, "engine"));
-      std::set<uint64_t> theirs;
-      if (const json* steps = json_array(*said, "memory")) {
-        for (const json& step : *steps) {
-          if (step.is_number_unsigned()) theirs.insert(step.get<uint64_t>());
-        }
-      }
-      if (!in_memory) in_memory = theirs;
-      std::erase_if(*in_memory, [&](uint64_t step) { return !theirs.contains(step); });
+      note_slots(*said, saves);
     }
     std::vector<std::pair<std::string, std::string>> skipped;
     const auto disk = newest_on_disk(wanted, skipped);
@@ -332,28 +358,30 @@ class LeaderImpl : public Leader {
       findings.push_back(finding("warning", fmt::format("passed over {}: {}", directory, why)));
     }
     if (!disk) return disk.error();
-    std::erase_if(*in_memory, [&](uint64_t step) {
-      return (wanted && step != *wanted) || bad_.contains(memory_name(step));
-    });
-    if (engines.size() == 1 && !in_memory->empty() &&
-        (!*disk || *in_memory->rbegin() >= (*disk)->step)) {
-      const uint64_t step = *in_memory->rbegin();
+    for (auto save = saves.rbegin(); save != saves.rend(); ++save) {
+      const SlotId id = save->first;
+      const std::string name = fmt::format("memory:{}.{}", id.step, id.generation);
+      if ((wanted && id.step != *wanted) || bad_.contains(name) || !is_whole(save->second))
+        continue;
+      if (*disk && id < (*disk)->id) break;
+      json holders = json::array();
+      for (const auto& [rank, holder] : save->second.holders) holders.push_back(holder);
       return print_json(json{{"source", "memory"},
-                             {"directory", memory_name(step)},
-                             {"step", step},
+                             {"directory", name},
+                             {"step", id.step},
+                             {"generation", id.generation},
+                             {"holders", holders},
                              {"findings", findings}});
     }
     if (!*disk) return print_json(json{{"source", nullptr}, {"findings", findings}});
     return print_json(json{{"source", "disk"},
                            {"directory", (*disk)->directory},
-                           {"step", (*disk)->step},
+                           {"step", (*disk)->id.step},
                            {"findings", findings}});
   }
 
-  static std::string memory_name(uint64_t step) { return fmt::format("memory:{}", step); }
-
   struct OnDisk {
-    uint64_t step = 0;
+    SlotId id;
     std::string directory;
   };
 
@@ -377,7 +405,7 @@ class LeaderImpl : public Leader {
         skipped.emplace_back(listed.directory, reader.error().message);
         continue;
       }
-      return std::optional<OnDisk>({listed.id.step, listed.directory});
+      return std::optional<OnDisk>({{listed.id.step, listed.id.generation}, listed.directory});
     }
     return std::optional<OnDisk>();
   }

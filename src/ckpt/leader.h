@@ -17,8 +17,9 @@ namespace shanty::ckpt {
 //   fail      key step.attempt         -> "", and the attempt is given up
 //   probe     key round                -> {"path","content"}: a file that this rank must see
 //   probed    key round                -> {"findings"}, once all ranks have
-//   find      key round                -> {"source","directory","step","findings"}, likewise
-//   loaded    key round                -> {"all_ok"}, likewise
+//   find      key round                ->
+//   {"source","directory","step","generation","holders","findings"}, likewise loaded    key round
+//   -> {"all_ok"}, likewise
 class Leader {
  public:
   struct Options {
@@ -27,7 +28,7 @@ class Leader {
     uint64_t generation = 0;
     int world_size = 1;
     size_t keep = 3;
-    bool one_node = true;  // then on loopback, without TLS
+    bool loopback = true;  // all ranks are on this machine: no TLS then
   };
   static Result<std::unique_ptr<Leader>> start(Vfs& vfs, Options options);
   virtual ~Leader() = default;

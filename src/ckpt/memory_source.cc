@@ -1,100 +1,74 @@
 #include "ckpt/memory_source.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "ckpt/store.h"
+#include "net/address.h"
 
 namespace shanty::ckpt {
 namespace {
 
-constexpr const char* kDirectory = "/memory";
-constexpr size_t kHashDigits = 32;
-
-std::map<int, SlotContent> contents_of(const std::map<int, std::shared_ptr<RankStore>>& stores,
-                                       uint64_t step) {
-  std::map<int, SlotContent> found;
-  for (const auto& [rank, store] : stores) {
-    for (SlotContent& content : store->contents()) {
-      if (content.step == step) found.emplace(rank, std::move(content));
-    }
-  }
-  return found;
-}
-
-bool is_whole(const std::map<int, SlotContent>& contents) {
-  if (contents.empty()) return false;
-  const auto world = static_cast<size_t>(contents.begin()->second.world_size);
-  return contents.size() == world && contents.begin()->first == 0 &&
-         contents.rbegin()->first == static_cast<int>(world) - 1 &&
-         std::all_of(contents.begin(), contents.end(), [&](const auto& entry) {
-           return entry.second.world_size == static_cast<int>(world);
-         });
-}
-
-std::vector<uint32_t> chunk_checksums(std::string_view bytes) {
-  std::vector<uint32_t> sums;
-  for (uint64_t at = 0; at < bytes.size(); at += kChunkBytes) {
-    sums.push_back(crc32c(bytes.substr(at, kChunkBytes)));
-  }
-  return sums;
-}
+constexpr const char* kDirectory = "/memory/";
 
 }  // namespace
 
-std::set<uint64_t> steps_in_memory(const std::map<int, std::shared_ptr<RankStore>>& stores) {
-  std::set<uint64_t> candidates;
-  for (const auto& [rank, store] : stores) {
-    for (const SlotContent& content : store->contents()) candidates.insert(content.step);
+Status MemorySource::add_here(int rank, const SlotContent& content, SlotFacts& facts) {
+  facts = make_slot_facts(content, rank);
+  for (const FileImage& image : content.layout->layout.files) {
+    vfs_.add(kDirectory + image.path,
+             {content.arena->slot(content.slot) + image.slot_offset, image.bytes});
   }
-  std::erase_if(candidates, [&](uint64_t step) { return !is_whole(contents_of(stores, step)); });
-  return candidates;
+  return {};
 }
 
-Result<std::unique_ptr<MemorySource>> MemorySource::open(
-    const std::map<int, std::shared_ptr<RankStore>>& stores, uint64_t step) {
+Status MemorySource::add_elsewhere(int rank, const Peer& peer, SlotFacts& facts) {
+  auto& reader = peers_[net::join_host_port(peer.host, peer.port)];
+  if (!reader) reader = std::make_unique<PeerReader>(peer, rank);
+  facts = TRY(reader->facts(place_.root, rank, place_.id));
+  for (const StoredFile& file : facts.receipt.files) {
+    if (file.path == state_path(rank)) continue;
+    vfs_.add_remote(kDirectory + file.path, file.bytes,
+                    [this, rank, path = file.path, from = reader.get()](uint64_t offset, char* out,
+                                                                        size_t size) {
+                      return from->fetch(place_.root, rank, place_.id, path, offset, out, size);
+                    });
+  }
+  return {};
+}
+
+Result<std::unique_ptr<MemorySource>> MemorySource::open(MemoryPlace place) {
   auto source = std::make_unique<MemorySource>();
-  source->contents_ = contents_of(stores, step);
-  if (!is_whole(source->contents_)) {
-    return Error{fmt::format("loading step {} from memory: it is no longer there", step)};
+  source->place_ = std::move(place);
+  std::map<int, SlotFacts> all;
+  for (const auto& [rank, content] : source->place_.here) {
+    TRY_STATUS(source->add_here(rank, content, all[rank]));
   }
+  for (const auto& [rank, peer] : source->place_.elsewhere) {
+    if (!all.contains(rank)) TRY_STATUS(source->add_elsewhere(rank, peer, all[rank]));
+  }
+  if (all.empty() || all.begin()->first != 0) return Error{"rank 0's slot is no longer in memory"};
   std::vector<Receipt> receipts;
-  for (const auto& [rank, content] : source->contents_) {
-    Receipt receipt = make_receipt(*content.layout, rank);
-    const char* slot = content.arena->slot(content.slot);
-    for (size_t i = 0; i < receipt.files.size(); ++i) {
-      const FileImage& image = content.layout->layout.files[i];
-      const std::string_view bytes(slot + image.slot_offset, image.bytes);
-      receipt.files[i].crc32c = chunk_checksums(bytes);
-      receipt.files[i].xxh3 = std::string(kHashDigits, '0');
-      source->vfs_.add(std::string(kDirectory) + "/" + image.path, bytes);
-    }
-    const std::string state = state_path(rank);
-    receipt.files.push_back({.path = state,
-                             .rank = rank,
-                             .bytes = content.state_json.size(),
-                             .crc32c = chunk_checksums(content.state_json),
-                             .xxh3 = std::string(kHashDigits, '0')});
-    source->vfs_.add(std::string(kDirectory) + "/" + state, content.state_json);
-    receipts.push_back(std::move(receipt));
+  for (auto& [rank, facts] : all) {
+    const std::string& state = source->states_[rank] = std::move(facts.state_json);
+    source->vfs_.add(kDirectory + state_path(rank), state);
+    receipts.push_back(std::move(facts.receipt));
   }
-  const auto& first = source->contents_.begin()->second;
-  Manifest manifest{.id = {.step = step},
-                    .run = "memory",
-                    .world_size = first.world_size,
-                    .created_unix_ns = system_clock().unix_time_ns(),
-                    .files = {},
-                    .tensors = {},
-                    .aliases = {},
-                    .global_json = first.global_json};
+  Manifest manifest{
+      .id = {.step = source->place_.id.step, .generation = source->place_.id.generation},
+      .run = "memory",
+      .world_size = all.at(0).world_size,
+      .created_unix_ns = system_clock().unix_time_ns(),
+      .files = {},
+      .tensors = {},
+      .aliases = {},
+      .global_json = all.at(0).global_json};
   TRY_STATUS(merge_receipts(receipts, manifest));
   source->manifest_ = encode_manifest(manifest);
-  source->vfs_.add(std::string(kDirectory) + "/MANIFEST.json", source->manifest_);
-  source->reader_ = TRY(open_checkpoint(source->vfs_, kDirectory));
+  source->vfs_.add(kDirectory + std::string(kManifestName), source->manifest_);
+  source->reader_ = TRY(open_checkpoint(source->vfs_, "/memory"));
   return source;
 }
 

@@ -2,30 +2,38 @@
 
 #include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "ckpt/memory_vfs.h"
+#include "ckpt/peer_server.h"
 #include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
 
 namespace shanty::ckpt {
 
-// The steps of which all ranks of their world are whole in the slots of `stores`.
-std::set<uint64_t> steps_in_memory(const std::map<int, std::shared_ptr<RankStore>>& stores);
+// The slot of each rank of a world, here or at another engine.
+struct MemoryPlace {
+  std::string root;
+  SlotId id;
+  std::map<int, SlotContent> here;  // by rank
+  std::map<int, Peer> elsewhere;    // likewise
+};
 
 // A checkpoint in slots, read like one on storage: with checksums, taken when this is made.
 class MemorySource {
  public:
-  static Result<std::unique_ptr<MemorySource>> open(
-      const std::map<int, std::shared_ptr<RankStore>>& stores, uint64_t step);
+  static Result<std::unique_ptr<MemorySource>> open(MemoryPlace place);
   CheckpointReader& reader() { return *reader_; }
 
  private:
-  std::map<int, SlotContent> contents_;  // keep the slots alive
+  Status add_here(int rank, const SlotContent& content, SlotFacts& facts);
+  Status add_elsewhere(int rank, const Peer& peer, SlotFacts& facts);
+
+  MemoryPlace place_;  // keeps the slots alive
+  std::map<int, std::string> states_;
+  std::map<std::string, std::unique_ptr<PeerReader>> peers_;  // by address
   std::string manifest_;
   MemoryVfs vfs_;
   std::unique_ptr<CheckpointReader> reader_;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -8,11 +10,15 @@
 
 namespace shanty::ckpt {
 
-// Files that lie in memory, for reading only, so that a checkpoint in the slots of an engine is
-// read and checked as one on storage is. The bytes must outlive this and its files.
+// Files that lie in memory, here or elsewhere, for reading only, so that a checkpoint in the slots
+// of engines is read and checked as one on storage is. The bytes must outlive this and its files.
 class MemoryVfs : public Vfs {
  public:
-  void add(const std::string& path, std::string_view bytes) { files_[path] = bytes; }
+  // Copies `size` bytes from `offset` on; called from several threads.
+  using Fetch = std::function<Status(uint64_t offset, char* out, size_t size)>;
+
+  void add(const std::string& path, std::string_view bytes);
+  void add_remote(const std::string& path, uint64_t size, Fetch fetch);
 
   Result<std::unique_ptr<VfsFile>> open(const std::string& path, OpenOptions options) override;
   Result<FileInfo> info(const std::string& path) override;
@@ -26,7 +32,11 @@ class MemoryVfs : public Vfs {
   Status sync_directory(const std::string& path) override;
 
  private:
-  std::map<std::string, std::string_view> files_;
+  struct File {
+    uint64_t size = 0;
+    Fetch fetch;
+  };
+  std::map<std::string, File> files_;
 };
 
 }  // namespace shanty::ckpt

@@ -169,7 +169,7 @@ void RankStore::run(const std::shared_ptr<Job>& job) {
       contents_.insert(contents_.begin(), {.arena = job->arena,
                                            .slot = job->request.slot,
                                            .layout = job->layout,
-                                           .step = job->request.step,
+                                           .id = {job->request.step, job->request.generation},
                                            .world_size = job->request.world_size,
                                            .state_json = job->request.state_json,
                                            .global_json = job->request.global_json});

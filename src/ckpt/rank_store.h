@@ -36,12 +36,19 @@ Receipt make_receipt(const RankLayout& layout, int rank);
 // Where the state of a rank that is no tensor lies in a checkpoint.
 std::string state_path(int rank);
 
+// A save in memory. A step may be saved again by a later generation, with other bytes.
+struct SlotId {
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  auto operator<=>(const SlotId&) const = default;
+};
+
 // One filled slot. Outlives the trainer that filled it.
 struct SlotContent {
   std::shared_ptr<Arena> arena;  // shared with the trainer's later layouts
   int slot = 0;
   std::shared_ptr<const RankLayout> layout;
-  uint64_t step = 0;
+  SlotId id;
   int world_size = 1;
   std::string state_json;   // this rank's
   std::string global_json;  // the same on all ranks
@@ -72,6 +79,7 @@ class RankStore {
   struct Request {
     int slot = 0;
     uint64_t step = 0;
+    uint64_t generation = 0;
     pid_t pid = 0;                    // of the trainer
     std::vector<uint64_t> addresses;  // one per pull
     int world_size = 1;

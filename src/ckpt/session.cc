@@ -14,8 +14,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/hash.h"
-#include "base/random.h"
 #include "ckpt/base64.h"
 #include "ckpt/channel.h"
 #include "ckpt/frames.h"
@@ -41,11 +39,6 @@ constexpr Duration kAllRanksLimit = std::chrono::minutes(5);
 constexpr Duration kAppearLimit = std::chrono::seconds(90);
 constexpr Duration kAppearPoll = std::chrono::milliseconds(200);
 constexpr double kMaxWaitSeconds = 3600;
-
-const std::string& engine_id() {
-  static const std::string id = host_name() + " " + hex(secure_random_bytes(8));
-  return id;
-}
 
 std::optional<std::vector<uint64_t>> numbers(const json& object, const char* name) {
   const json* array = json_array(object, name);
@@ -133,24 +126,26 @@ class Session {
       return Error{"hello needs an absolute root and a rank within its world"};
     }
     while (root_.size() > 1 && root_.back() == '/') root_.pop_back();
+    generation_ = json_uint64(request, "generation");
+    const std::string address = json_string(request, "address");
+    loopback_ = json_int(request, "local_world_size", world_size_) == world_size_ ||
+                address.empty() || net::is_loopback(address);
     store_ = stores_.of(root_, rank_);
     store_->end_saves();
     if (rank_ != 0) return json::object();
-    const bool one_node = json_int(request, "local_world_size", world_size_) == world_size_;
     auto leader = TRY(
         Leader::start(vfs_, {.root = root_,
                              .run = json_string(request, "run"),
-                             .generation = json_uint64(request, "generation"),
+                             .generation = generation_,
                              .world_size = world_size_,
                              .keep = static_cast<size_t>(std::max(1, json_int(request, "keep", 3))),
-                             .one_node = one_node}));
-    const std::string address =
-        one_node ? "127.0.0.1" : json_string(request, "address", host_name());
+                             .loopback = loopback_}));
+    const std::string host = loopback_ ? "127.0.0.1" : address;
     const uint16_t port = leader->port();
     const std::string token = leader->token();
     stores_.set_leader(root_, std::move(leader));
-    connect(address, port, token);
-    return json{{"leader", net::join_host_port(address, port)}, {"token", token}};
+    connect(host, port, token);
+    return json{{"leader", net::join_host_port(host, port)}, {"token", token}};
   }
 
   void connect(const std::string& host, uint16_t port, const std::string& token) {
@@ -159,6 +154,7 @@ class Session {
 
   Result<json> join(const json& request) {
     const auto place = TRY(net::split_host_port(json_string(request, "leader"), 0));
+    loopback_ = net::is_loopback(place.host);
     connect(place.host, place.port, json_string(request, "token"));
     return json::object();
   }
@@ -268,6 +264,7 @@ class Session {
     std::memcpy(addresses.data(), bytes->data(), bytes->size());
     TRY_STATUS(store_->save({.slot = json_int(request, "slot", -1),
                              .step = json_uint64(request, "step"),
+                             .generation = generation_,
                              .pid = trainer_,
                              .addresses = std::move(addresses),
                              .world_size = world_size_,
@@ -305,8 +302,14 @@ class Session {
 
   Result<json> find(const json& request) {
     close_source();
-    json question{{"engine", engine_id()},
-                  {"memory", steps_in_memory(stores_.all(root_))},
+    Peer peer = TRY(stores_.peer(loopback_));
+    peer.host = loopback_ ? "127.0.0.1" : channel_->local_address();
+    json slots = json::array();
+    for (const auto& [rank, content] : stores_.contents(root_)) {
+      slots.push_back({content.id.step, content.id.generation, rank, content.world_size});
+    }
+    json question{{"slots", slots},
+                  {"peer", {{"host", peer.host}, {"port", peer.port}, {"token", peer.token}}},
                   {"bad", std::exchange(bad_, "")}};
     if (request.contains("step") && request["step"].is_number_unsigned()) {
       question["step"] = request["step"];
@@ -335,6 +338,7 @@ class Session {
     for (const auto& [name, tensor] : manifest.tensors) {
       tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
     }
+    answer.erase("holders");
     answer["world_size"] = manifest.world_size;
     answer["global"] = parse_json(manifest.global_json).value_or(json::object());
     answer["state"] = std::move(state);
@@ -344,11 +348,7 @@ class Session {
   }
 
   Status open_source(const json& answer) {
-    if (json_string(answer, "source") == "memory") {
-      memory_ = TRY(MemorySource::open(stores_.all(root_), json_uint64(answer, "step")));
-      reader_ = &memory_->reader();
-      return {};
-    }
+    if (json_string(answer, "source") == "memory") return open_memory(answer);
     const TimePoint deadline = system_clock().now() + kAppearLimit;
     while (true) {
       auto opened = open_checkpoint(vfs_, source_);
@@ -363,6 +363,28 @@ class Session {
       }
       std::this_thread::sleep_for(kAppearPoll);
     }
+  }
+
+  Status open_memory(const json& answer) {
+    MemoryPlace place{.root = root_,
+                      .id = {json_uint64(answer, "step"), json_uint64(answer, "generation")},
+                      .here = {},
+                      .elsewhere = {}};
+    for (auto& [rank, content] : stores_.contents(root_)) {
+      if (content.id == place.id) place.here.emplace(rank, content);
+    }
+    if (const json* holders = json_array(answer, "holders")) {
+      for (const json& holder : *holders) {
+        if (!holder.is_object()) continue;
+        place.elsewhere[json_int(holder, "rank")] = {
+            .host = json_string(holder, "host"),
+            .port = static_cast<uint16_t>(json_int(holder, "port")),
+            .token = json_string(holder, "token")};
+      }
+    }
+    memory_ = TRY(MemorySource::open(std::move(place)));
+    reader_ = &memory_->reader();
+    return {};
   }
 
   Result<json> read(const json& request) {
@@ -422,6 +444,8 @@ class Session {
   int rank_ = 0;
   int world_size_ = 1;
   uint64_t rate_ = 0;
+  uint64_t generation_ = 0;
+  bool loopback_ = true;                    // all engines of the job are on this machine
   std::shared_ptr<RankStore> store_;        // shared with the node's other sessions
   std::shared_ptr<ChannelClient> channel_;  // shared with saves in the background
   uint64_t preflights_ = 0;
@@ -444,13 +468,30 @@ std::shared_ptr<RankStore> Stores::of(const std::string& root, int rank) {
   return store;
 }
 
-std::map<int, std::shared_ptr<RankStore>> Stores::all(const std::string& root) {
+std::multimap<int, SlotContent> Stores::contents(const std::string& root) {
   const std::lock_guard lock(mutex_);
-  std::map<int, std::shared_ptr<RankStore>> found;
+  std::multimap<int, SlotContent> found;
   for (const auto& [key, store] : stores_) {
-    if (key.first == root) found.emplace(key.second, store);
+    if (key.first != root) continue;
+    for (SlotContent& content : store->contents()) found.emplace(key.second, std::move(content));
   }
   return found;
+}
+
+Result<Peer> Stores::peer(bool loopback) {
+  const std::lock_guard lock(mutex_);
+  auto& server = peers_[loopback];
+  if (!server) {
+    const auto find = [this](const std::string& root, int rank,
+                             SlotId id) -> std::optional<SlotContent> {
+      for (const auto& [slot_rank, content] : contents(root)) {
+        if (slot_rank == rank && content.id == id) return content;
+      }
+      return std::nullopt;
+    };
+    server = TRY(PeerServer::start(loopback, find));
+  }
+  return Peer{.host = "", .port = server->port(), .token = server->token()};
 }
 
 void Stores::set_leader(const std::string& root, std::unique_ptr<Leader> leader) {

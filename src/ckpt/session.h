@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "ckpt/leader.h"
+#include "ckpt/peer_server.h"
 #include "ckpt/rank_store.h"
 #include "ckpt/vfs.h"
 #include "os/fd.h"
@@ -24,13 +25,17 @@ class Stores {
   // Waits for all saves, at most that long.
   void finish_saves(Duration limit);
   std::shared_ptr<RankStore> of(const std::string& root, int rank);
-  std::map<int, std::shared_ptr<RankStore>> all(const std::string& root);
+  // Everything that is whole in memory of the checkpoints of `root`, by rank.
+  std::multimap<int, SlotContent> contents(const std::string& root);
+  // Through which other engines read the slots; the first call starts it.
+  Result<Peer> peer(bool loopback);
 
  private:
   Vfs& vfs_;
   std::mutex mutex_;
   std::map<std::pair<std::string, int>, std::shared_ptr<RankStore>> stores_;  // shared: sessions
   std::map<std::string, std::unique_ptr<Leader>> leaders_;
+  std::map<bool, std::unique_ptr<PeerServer>> peers_;  // by whether on loopback
 };
 
 // Talks to one trainer until it hangs up (docs/formats/checkpoint-engine.md). Blocks.
