@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 try:
-    from shanty import step as report_step
+    from shanty import Checkpointer, step as report_step
 except ImportError:
 
     def report_step(**_: object) -> None:
@@ -50,6 +50,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoint", type=Path, metavar="DIR")
     parser.add_argument("--checkpoint-every", type=int, default=25, metavar="STEPS")
+    parser.add_argument("--engine", action="store_true", help="let shanty.Checkpointer save there")
     parser.add_argument("--log-every", type=int, default=10, metavar="STEPS")
     arguments = parser.parse_args()
     if arguments.width % arguments.heads:
@@ -188,8 +189,13 @@ def train(arguments: argparse.Namespace, rank: int, world_size: int) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr)
 
     first = 0
-    state = load_checkpoint(arguments.checkpoint, rank)
-    if state is not None:
+    engine = Checkpointer(arguments.checkpoint) if arguments.engine else None
+    if engine is not None:
+        state = engine.attach(model=model, optimizer=optimizer).load()
+        first = state.step if state is not None else 0
+    else:
+        state = load_checkpoint(arguments.checkpoint, rank)
+    if state is not None and engine is None:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first = state["step"]
@@ -220,8 +226,11 @@ def train(arguments: argparse.Namespace, rank: int, world_size: int) -> None:
             mean = sum(losses) / len(losses)
             say(f"step {done}/{arguments.steps}  loss {mean:.3f}  {rate:.0f} samples/s")
             began, losses = time.monotonic(), []
-        if rank == 0 and arguments.checkpoint is not None:
-            if done % arguments.checkpoint_every == 0 or done == arguments.steps:
+        if arguments.checkpoint is not None:
+            due = done % arguments.checkpoint_every == 0 or done == arguments.steps
+            if due and engine is not None:
+                engine.save(done)
+            elif due and rank == 0:
                 save_checkpoint(
                     arguments.checkpoint,
                     {

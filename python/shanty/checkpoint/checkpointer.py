@@ -231,6 +231,7 @@ class Checkpointer:
                 world_size=world.size,
                 local_world_size=world.local_size,
                 address=world.address,
+                node=world.node,
                 generation=world.generation,
                 run=world.run,
                 keep=self._keep,

@@ -47,7 +47,8 @@ class Collected:
 
 def collect_modules(modules: list[tuple[str, nn.Module]]) -> Collected:
     """Parameters and persistent buffers; `modules` are (prefix of the names, module)."""
-    found, owner = Collected(), {}
+    found = Collected()
+    owner: dict[Any, str] = {}
     for prefix, module in modules:
         shared = _prepare_sharded(module, found.flats)
         for name, tensor, is_buffer in _walk(module, prefix):

@@ -229,7 +229,8 @@ def _read(connection: Connection, targets: list[tuple[dict[str, Any], Tensor]]) 
     try:
         at = 0
         while at < len(targets):
-            batch, size = [], 0
+            batch: list[tuple[dict[str, Any], Tensor]] = []
+            size = 0
             while at < len(targets):
                 need = _bytes(targets[at][1])
                 if batch and size + need > WINDOW_BYTES:

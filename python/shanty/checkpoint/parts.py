@@ -175,7 +175,9 @@ def _local_box(tensor: Any) -> tuple[Any, Any]:
     try:
         from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
     except ImportError:  # before torch 2.5
-        from torch.distributed._tensor._utils import compute_local_shape_and_global_offset
+        from torch.distributed._tensor._utils import (  # type: ignore[no-redef]
+            compute_local_shape_and_global_offset,
+        )
     return compute_local_shape_and_global_offset(
         tuple(tensor.shape), tensor.device_mesh, tensor.placements
     )

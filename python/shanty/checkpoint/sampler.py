@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sized
+from typing import Any, Iterator
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,7 @@ _TAILS = ("pad", "drop", "keep")
 class ResumableSampler(Sampler):  # type: ignore[type-arg]
     """The samples that are left of an epoch, dealt out to the ranks one by one.
 
-    The order follows from (seed, epoch) alone. `consumed` of it, over all ranks, are behind;
+    `data` is a data set or its size. The order follows from (seed, epoch) alone. `consumed` of it, over all ranks, are behind;
     `advance` moves on. `tail` says what to do with the last few when the ranks do not divide them:
     "pad" repeats some, as DistributedSampler does, "drop" leaves them out, both so that all ranks
     take as many steps; "keep" gives each sample once, and some ranks one more than others.
@@ -25,7 +25,7 @@ class ResumableSampler(Sampler):  # type: ignore[type-arg]
 
     def __init__(
         self,
-        data: Sized | int,
+        data: Any,
         shuffle: bool = True,
         seed: int = 0,
         rank: int | None = None,

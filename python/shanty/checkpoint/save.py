@@ -236,7 +236,7 @@ class Saver:
                 later.append(i)
         handle._changed = self._plan.versions() if pulled or later else 0
         addresses = [p.source.data_ptr() for p in pulled]
-        request = {
+        request: dict[str, Any] = {
             "slot": slot,
             "step": step,
             "pointers": base64.b64encode(struct.pack(f"<{len(addresses)}Q", *addresses)).decode(),

@@ -24,6 +24,8 @@ class World:
                 )
         self.local_size = _number("LOCAL_WORLD_SIZE", self.size)
         self.address = os.environ.get("MASTER_ADDR") or socket.gethostname()
+        # Ranks of one node die together; only others keep copies for them.
+        self.node = os.environ.get("GROUP_RANK") or socket.gethostname()
         self.generation = _number("TORCHELASTIC_RESTART_COUNT", 0)
         variables = ("SHANTY_RUN_ID", "TORCHELASTIC_RUN_ID")
         self.run = next((os.environ[v] for v in variables if os.environ.get(v)), "")

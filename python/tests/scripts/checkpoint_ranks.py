@@ -25,6 +25,13 @@ from torch.utils.data import DataLoader, TensorDataset
 import shanty
 
 HALF, BATCH, ACCUMULATE, SAMPLES = 5, 3, 2, 64
+# What is reshaped into what, by the number of ranks.
+KINDS = {
+    1: ("plain", "fsdp2"),
+    2: ("ddp", "fsdp2", "fsdp1"),
+    3: ("ddp", "fsdp2"),
+    4: ("fsdp2", "fsdp1"),
+}
 HANG_LIMIT_S = float(os.environ.get("HANG_LIMIT_S", "150"))
 
 
@@ -208,7 +215,7 @@ def reshape(directory: Path, rank: int, world: int) -> dict[str, str]:
         for size in range(1, world + 1):
             if rank < size:
                 meet(directory / f"{turn} {size}", rank, size, alone=True)
-                for kind in ("ddp", "fsdp2", "fsdp1") if size > 1 else ("plain", "fsdp2"):
+                for kind in KINDS[size]:
                     if turn == "save":
                         save_known(directory / f"{kind} {size}", kind)
                         continue
