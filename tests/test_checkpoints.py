@@ -42,14 +42,16 @@ SCRIPT = """
         if step == 12 and dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             if dies == "rank":
                 os.kill(os.getpid(), signal.SIGKILL)
-            if dies == "engine":
+            if dies in ("engine", "node"):
+                # On two nodes only this one's: that whose parent is this rank's.
                 for entry in os.listdir("/proc"):
                     try:
                         line = open(f"/proc/{entry}/cmdline").read()
                         marker = os.environ["SHANTY_TEST_RUN"] in open(f"/proc/{entry}/environ").read()
                     except OSError:
                         continue
-                    if marker and "ckpt-engine" in line:
+                    mine = dies == "engine" or f"\\0{os.getppid()}\\0" in line
+                    if marker and "ckpt-engine" in line and mine:
                         os.kill(int(entry), signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(pause)
@@ -93,6 +95,16 @@ def test_a_killed_rank_costs_no_read_of_storage(start, script, tmp_path, undistu
     report = run.report()
     assert report["outcome"] == "succeeded" and report["steps"] == 20
     assert 1 <= report["repeated_steps"] <= 3, report
+    run.assert_nothing_left()
+
+
+def test_a_dead_node_costs_no_read_of_storage_either(start, script, tmp_path, undisturbed):
+    run = start("--nnodes", 2, script(SCRIPT), tmp_path / "ckpt", 20, "node", 0).wait()
+    assert run.code == 0, run.describe()
+    # Rank 1's slot died with its node's engine: node 0 has kept a copy.
+    for rank in (0, 1):
+        assert words(run, rank, 2, "begin") == ["begin 10 memory"], run.describe()
+    assert words(run, 0, 2, "end") == [undisturbed[0]]
     run.assert_nothing_left()
 
 

@@ -103,6 +103,8 @@ class LeaderImpl : public Leader {
     if (question.kind == "probe") return on_probe(question, answer);
     if (question.kind == "probed")
       return gather(probed_, question, answer, &LeaderImpl::judge_probes);
+    if (question.kind == "copied")
+      return gather(copied_, question, answer, &LeaderImpl::list_ranks);
     if (question.kind == "find") return gather(finds_, question, answer, &LeaderImpl::choose);
     if (question.kind == "loaded") return gather(loads_, question, answer, &LeaderImpl::agree);
     answer(Error{"rank 0's checkpoint engine does not know the question " + question.kind});
@@ -410,6 +412,17 @@ class LeaderImpl : public Leader {
     return std::optional<OnDisk>();
   }
 
+  Result<std::string> list_ranks(const Gathering& gathering) {
+    json ranks = json::array();
+    for (const auto& [rank, body] : gathering.bodies) {
+      auto said = parse_json(body);
+      if (!said || !said->is_object()) return Error{"a question that is no JSON"};
+      (*said)["rank"] = rank;
+      ranks.push_back(std::move(*said));
+    }
+    return print_json(json{{"ranks", ranks}});
+  }
+
   Result<std::string> agree(const Gathering& gathering) {
     const bool all_ok = std::all_of(gathering.bodies.begin(), gathering.bodies.end(),
                                     [](const auto& said) { return said.second == "ok"; });
@@ -422,6 +435,7 @@ class LeaderImpl : public Leader {
   std::optional<Result<Fence>> fence_;
   std::map<uint64_t, Save> saves_;
   std::map<std::string, Gathering> probed_;
+  std::map<std::string, Gathering> copied_;
   std::map<std::string, Gathering> finds_;
   std::map<std::string, Gathering> loads_;
   std::set<std::string> bad_;

@@ -17,6 +17,7 @@ namespace shanty::ckpt {
 //   fail      key step.attempt         -> "", and the attempt is given up
 //   probe     key round                -> {"path","content"}: a file that this rank must see
 //   probed    key round                -> {"findings"}, once all ranks have
+//   copied    key step.generation      -> {"ranks"}, likewise: whose slots may be copied
 //   find      key round                ->
 //   {"source","directory","step","generation","holders","findings"}, likewise loaded    key round
 //   -> {"all_ok"}, likewise

@@ -15,12 +15,9 @@ constexpr const char* kDirectory = "/memory/";
 
 }  // namespace
 
-Status MemorySource::add_here(int rank, const SlotContent& content, SlotFacts& facts) {
-  facts = make_slot_facts(content, rank);
-  for (const FileImage& image : content.layout->layout.files) {
-    vfs_.add(kDirectory + image.path,
-             {content.arena->slot(content.slot) + image.slot_offset, image.bytes});
-  }
+Status MemorySource::add_here(const Snapshot& snapshot, SlotFacts& facts) {
+  facts = make_slot_facts(snapshot);
+  for (const auto& [path, bytes] : snapshot.files) vfs_.add(kDirectory + path, bytes);
   return {};
 }
 
@@ -44,7 +41,7 @@ Result<std::unique_ptr<MemorySource>> MemorySource::open(MemoryPlace place) {
   source->place_ = std::move(place);
   std::map<int, SlotFacts> all;
   for (const auto& [rank, content] : source->place_.here) {
-    TRY_STATUS(source->add_here(rank, content, all[rank]));
+    TRY_STATUS(source->add_here(content, all[rank]));
   }
   for (const auto& [rank, peer] : source->place_.elsewhere) {
     if (!all.contains(rank)) TRY_STATUS(source->add_elsewhere(rank, peer, all[rank]));

@@ -17,8 +17,8 @@ namespace shanty::ckpt {
 struct MemoryPlace {
   std::string root;
   SlotId id;
-  std::map<int, SlotContent> here;  // by rank
-  std::map<int, Peer> elsewhere;    // likewise
+  std::map<int, Snapshot> here;   // by rank
+  std::map<int, Peer> elsewhere;  // likewise
 };
 
 // A checkpoint in slots, read like one on storage: with checksums, taken when this is made.
@@ -28,7 +28,7 @@ class MemorySource {
   CheckpointReader& reader() { return *reader_; }
 
  private:
-  Status add_here(int rank, const SlotContent& content, SlotFacts& facts);
+  Status add_here(const Snapshot& snapshot, SlotFacts& facts);
   Status add_elsewhere(int rank, const Peer& peer, SlotFacts& facts);
 
   MemoryPlace place_;  // keeps the slots alive

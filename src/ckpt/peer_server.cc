@@ -24,18 +24,9 @@ constexpr size_t kHashDigits = 32;
 constexpr uint64_t kFetchBytes = uint64_t{4} << 20;
 constexpr Duration kAnswerLimit = std::chrono::seconds(60);
 
-std::vector<uint32_t> chunk_checksums(std::string_view bytes) {
-  std::vector<uint32_t> sums;
-  for (uint64_t at = 0; at < bytes.size(); at += kChunkBytes) {
-    sums.push_back(crc32c(bytes.substr(at, kChunkBytes)));
-  }
-  return sums;
-}
-
-std::optional<std::string_view> bytes_of(const SlotContent& content, const std::string& path) {
-  for (const FileImage& image : content.layout->layout.files) {
-    if (image.path != path) continue;
-    return std::string_view(content.arena->slot(content.slot) + image.slot_offset, image.bytes);
+std::optional<std::string_view> bytes_of(const Snapshot& snapshot, const std::string& path) {
+  for (const auto& [name, bytes] : snapshot.files) {
+    if (name == path) return bytes;
   }
   return std::nullopt;
 }
@@ -53,7 +44,7 @@ Result<std::string> answer_question(const Question& question, const PeerServer::
   if (!content) {
     return Error{fmt::format("rank {}'s step {} is no longer in memory", rank, id.step)};
   }
-  if (question.kind == "facts") return encode_slot_facts(make_slot_facts(*content, rank));
+  if (question.kind == "facts") return encode_slot_facts(make_slot_facts(*content));
   const auto bytes = bytes_of(*content, json_string(*asked, "file"));
   const uint64_t offset = json_uint64(*asked, "offset");
   const uint64_t size = json_uint64(*asked, "size");
@@ -65,6 +56,14 @@ Result<std::string> answer_question(const Question& question, const PeerServer::
 }
 
 }  // namespace
+
+std::vector<uint32_t> chunk_checksums(std::string_view bytes) {
+  std::vector<uint32_t> sums;
+  for (uint64_t at = 0; at < bytes.size(); at += kChunkBytes) {
+    sums.push_back(crc32c(bytes.substr(at, kChunkBytes)));
+  }
+  return sums;
+}
 
 std::string encode_slot_facts(const SlotFacts& facts) {
   return print_json(json{{"receipt", encode_receipt(facts.receipt)},
@@ -82,19 +81,20 @@ Result<SlotFacts> decode_slot_facts(std::string_view text) {
                    .global_json = json_string(*parsed, "global")};
 }
 
-SlotFacts make_slot_facts(const SlotContent& content, int rank) {
-  SlotFacts facts{.receipt = make_receipt(*content.layout, rank),
-                  .world_size = content.world_size,
-                  .state_json = content.state_json,
-                  .global_json = content.global_json};
+SlotFacts make_slot_facts(const Snapshot& snapshot) {
+  SlotFacts facts{.receipt = snapshot.receipt,
+                  .world_size = snapshot.world_size,
+                  .state_json = snapshot.state_json,
+                  .global_json = snapshot.global_json};
   for (StoredFile& file : facts.receipt.files) {
-    if (const auto bytes = bytes_of(content, file.path)) file.crc32c = chunk_checksums(*bytes);
+    const auto bytes = bytes_of(snapshot, file.path);
+    if (file.crc32c.empty() && bytes) file.crc32c = chunk_checksums(*bytes);
     file.xxh3 = std::string(kHashDigits, '0');
   }
-  facts.receipt.files.push_back({.path = state_path(rank),
-                                 .rank = rank,
-                                 .bytes = content.state_json.size(),
-                                 .crc32c = chunk_checksums(content.state_json),
+  facts.receipt.files.push_back({.path = state_path(snapshot.rank),
+                                 .rank = snapshot.rank,
+                                 .bytes = snapshot.state_json.size(),
+                                 .crc32c = chunk_checksums(snapshot.state_json),
                                  .xxh3 = std::string(kHashDigits, '0')});
   return facts;
 }

@@ -4,20 +4,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "ckpt/channel.h"
 #include "ckpt/rank_store.h"
 
 namespace shanty::ckpt {
-
-// Where another engine answers for its slots.
-struct Peer {
-  std::string host;
-  uint16_t port = 0;
-  std::string token;
-};
 
 // A save in a slot as it is told to other engines.
 struct SlotFacts {
@@ -28,12 +24,13 @@ struct SlotFacts {
 };
 std::string encode_slot_facts(const SlotFacts& facts);
 Result<SlotFacts> decode_slot_facts(std::string_view text);
-SlotFacts make_slot_facts(const SlotContent& content, int rank);
+SlotFacts make_slot_facts(const Snapshot& snapshot);
+std::vector<uint32_t> chunk_checksums(std::string_view bytes);
 
 // Lets other engines of the job read what this one has in its slots. Thread-safe.
 class PeerServer {
  public:
-  using Find = std::function<std::optional<SlotContent>(const std::string& root, int rank, SlotId)>;
+  using Find = std::function<std::optional<Snapshot>(const std::string& root, int rank, SlotId)>;
   // On loopback without TLS, or on all interfaces with it.
   static Result<std::unique_ptr<PeerServer>> start(bool loopback, Find find);
   uint16_t port() const { return server_->port(); }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ckpt/neighbour.h"
 #include "ckpt/pull.h"
 #include "run/json_fields.h"
 
@@ -177,7 +178,11 @@ void RankStore::run(const std::shared_ptr<Job>& job) {
       saves_[job->request.step].copy_seconds = seconds_since(job->began);
     }
     set(*job, SlotState::kCopied);
+    // Best effort: without it a dead node costs what is not on storage yet.
+    std::thread neighbour(
+        [&] { discard(keep_neighbours_copy(*job), "storage has the checkpoint too"); });
     status = write(*job);
+    neighbour.join();
   }
   const std::string error = status.ok() ? "" : status.error().message;
   {
@@ -260,9 +265,40 @@ Result<SaveStatus> RankStore::wait(uint64_t step, SlotState state, Duration limi
   return saves_[step];
 }
 
-std::vector<SlotContent> RankStore::contents() const {
+std::vector<Snapshot> RankStore::snapshots() const {
   const std::lock_guard lock(mutex_);
-  return contents_;
+  std::vector<Snapshot> all;
+  for (const SlotContent& content : contents_) {
+    Snapshot snapshot{.id = content.id,
+                      .rank = rank_,
+                      .world_size = content.world_size,
+                      .state_json = content.state_json,
+                      .global_json = content.global_json,
+                      .receipt = make_receipt(*content.layout, rank_),
+                      .files = {},
+                      .memory = content.arena};
+    for (const FileImage& image : content.layout->layout.files) {
+      snapshot.files.emplace_back(
+          image.path,
+          std::string_view(content.arena->slot(content.slot) + image.slot_offset, image.bytes));
+    }
+    all.push_back(std::move(snapshot));
+  }
+  all.insert(all.end(), copies_.begin(), copies_.end());
+  return all;
+}
+
+Status RankStore::keep_neighbours_copy(const Job& job) {
+  const Request& request = job.request;
+  const SlotId id{request.step, request.generation};
+  const auto chosen =
+      TRY(choose_neighbour(*request.channel, id, rank_, request.node, request.self));
+  if (!chosen) return {};
+  Snapshot copy = TRY(copy_slot(chosen->peer, rank_, root_, chosen->rank, id));
+  const std::lock_guard lock(mutex_);
+  // Only now: until it is whole, the copy before it is the one that counts.
+  copies_.assign(1, std::move(copy));
+  return {};
 }
 
 }  // namespace shanty::ckpt

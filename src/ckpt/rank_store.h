@@ -7,6 +7,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <sys/types.h>
@@ -54,6 +56,25 @@ struct SlotContent {
   std::string global_json;  // the same on all ranks
 };
 
+// A save of one rank in the memory of this engine, its own or a copy of a neighbour's. Immutable.
+struct Snapshot {
+  SlotId id;
+  int rank = 0;
+  int world_size = 1;
+  std::string state_json;
+  std::string global_json;
+  Receipt receipt;  // of the tensors' files; checksums are there in a copy only
+  std::vector<std::pair<std::string, std::string_view>> files;  // path, bytes
+  std::shared_ptr<const void> memory;                           // shared: keeps the bytes alive
+};
+
+// Where another engine answers for its slots.
+struct Peer {
+  std::string host;
+  uint16_t port = 0;
+  std::string token;
+};
+
 struct SaveStatus {
   SlotState state = SlotState::kFilling;
   std::string error;
@@ -64,7 +85,8 @@ struct SaveStatus {
 // The slots of one rank of a job and its saves. Thread-safe.
 class RankStore {
  public:
-  RankStore(Vfs& vfs, int rank) : vfs_(vfs), rank_(rank) {}
+  RankStore(Vfs& vfs, std::string root, int rank)
+      : vfs_(vfs), root_(std::move(root)), rank_(rank) {}
   ~RankStore();
 
   // A new layout has new slots; what the old ones hold stays until it is replaced.
@@ -89,6 +111,8 @@ class RankStore {
     int threads = 2;
     uint64_t rate_bytes_per_s = 0;
     std::shared_ptr<ChannelClient> channel;  // shared with the session
+    std::string node;                        // where this engine is
+    Peer self;                               // how others reach it
   };
   // Goes on in the background.
   Status save(Request request);
@@ -101,17 +125,19 @@ class RankStore {
   // Waits for it instead; false when it took longer.
   bool finish_saves(Duration limit);
 
-  // What is whole in memory, newest first.
-  std::vector<SlotContent> contents() const;
+  // What is whole in memory: this rank's, and the copies that it keeps of others'.
+  std::vector<Snapshot> snapshots() const;
 
  private:
   struct Job;
   void run(const std::shared_ptr<Job>& job);
   Status copy(Job& job);
   Status write(Job& job);
+  Status keep_neighbours_copy(const Job& job);
   void set(Job& job, SlotState state, const std::string& error = "");
 
   Vfs& vfs_;
+  const std::string root_;
   const int rank_;
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
@@ -119,7 +145,8 @@ class RankStore {
   std::shared_ptr<const RankLayout> layout_;
   uint64_t layouts_ = 0;
   bool busy_[kSlots] = {};
-  std::vector<SlotContent> contents_;
+  std::vector<SlotContent> contents_;  // newest first
+  std::vector<Snapshot> copies_;       // likewise
   std::map<uint64_t, SaveStatus> saves_;
   std::vector<std::shared_ptr<Job>> running_;  // shared with their threads
 };

@@ -127,6 +127,7 @@ class Session {
     }
     while (root_.size() > 1 && root_.back() == '/') root_.pop_back();
     generation_ = json_uint64(request, "generation");
+    node_ = json_string(request, "node", host_name());
     const std::string address = json_string(request, "address");
     loopback_ = json_int(request, "local_world_size", world_size_) == world_size_ ||
                 address.empty() || net::is_loopback(address);
@@ -166,6 +167,12 @@ class Session {
     const auto parsed = parse_json(answer);
     if (!parsed || !parsed->is_object()) return Error{"rank 0's engine answered no JSON"};
     return *parsed;
+  }
+
+  Result<Peer> own_peer() {
+    Peer peer = TRY(stores_.peer(loopback_));
+    peer.host = loopback_ ? "127.0.0.1" : channel_->local_address();
+    return peer;
   }
 
   Result<json> preflight(const json& request) {
@@ -273,7 +280,9 @@ class Session {
                              .pin = json_bool(request, "pin"),
                              .threads = kThreads,
                              .rate_bytes_per_s = rate_,
-                             .channel = channel_}));
+                             .channel = channel_,
+                             .node = node_,
+                             .self = TRY(own_peer())}));
     return json::object();
   }
 
@@ -302,11 +311,10 @@ class Session {
 
   Result<json> find(const json& request) {
     close_source();
-    Peer peer = TRY(stores_.peer(loopback_));
-    peer.host = loopback_ ? "127.0.0.1" : channel_->local_address();
+    const Peer peer = TRY(own_peer());
     json slots = json::array();
-    for (const auto& [rank, content] : stores_.contents(root_)) {
-      slots.push_back({content.id.step, content.id.generation, rank, content.world_size});
+    for (const Snapshot& held : stores_.snapshots(root_)) {
+      slots.push_back({held.id.step, held.id.generation, held.rank, held.world_size});
     }
     json question{{"slots", slots},
                   {"peer", {{"host", peer.host}, {"port", peer.port}, {"token", peer.token}}},
@@ -370,8 +378,8 @@ class Session {
                       .id = {json_uint64(answer, "step"), json_uint64(answer, "generation")},
                       .here = {},
                       .elsewhere = {}};
-    for (auto& [rank, content] : stores_.contents(root_)) {
-      if (content.id == place.id) place.here.emplace(rank, content);
+    for (Snapshot& held : stores_.snapshots(root_)) {
+      if (held.id == place.id) place.here.emplace(held.rank, std::move(held));
     }
     if (const json* holders = json_array(answer, "holders")) {
       for (const json& holder : *holders) {
@@ -445,6 +453,7 @@ class Session {
   int world_size_ = 1;
   uint64_t rate_ = 0;
   uint64_t generation_ = 0;
+  std::string node_;
   bool loopback_ = true;                    // all engines of the job are on this machine
   std::shared_ptr<RankStore> store_;        // shared with the node's other sessions
   std::shared_ptr<ChannelClient> channel_;  // shared with saves in the background
@@ -464,16 +473,16 @@ class Session {
 std::shared_ptr<RankStore> Stores::of(const std::string& root, int rank) {
   const std::lock_guard lock(mutex_);
   auto& store = stores_[{root, rank}];
-  if (!store) store = std::make_shared<RankStore>(vfs_, rank);
+  if (!store) store = std::make_shared<RankStore>(vfs_, root, rank);
   return store;
 }
 
-std::multimap<int, SlotContent> Stores::contents(const std::string& root) {
+std::vector<Snapshot> Stores::snapshots(const std::string& root) {
   const std::lock_guard lock(mutex_);
-  std::multimap<int, SlotContent> found;
+  std::vector<Snapshot> found;
   for (const auto& [key, store] : stores_) {
     if (key.first != root) continue;
-    for (SlotContent& content : store->contents()) found.emplace(key.second, std::move(content));
+    for (Snapshot& held : store->snapshots()) found.push_back(std::move(held));
   }
   return found;
 }
@@ -483,9 +492,9 @@ Result<Peer> Stores::peer(bool loopback) {
   auto& server = peers_[loopback];
   if (!server) {
     const auto find = [this](const std::string& root, int rank,
-                             SlotId id) -> std::optional<SlotContent> {
-      for (const auto& [slot_rank, content] : contents(root)) {
-        if (slot_rank == rank && content.id == id) return content;
+                             SlotId id) -> std::optional<Snapshot> {
+      for (Snapshot& held : snapshots(root)) {
+        if (held.rank == rank && held.id == id) return std::move(held);
       }
       return std::nullopt;
     };

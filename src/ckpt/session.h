@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "ckpt/leader.h"
@@ -25,8 +26,8 @@ class Stores {
   // Waits for all saves, at most that long.
   void finish_saves(Duration limit);
   std::shared_ptr<RankStore> of(const std::string& root, int rank);
-  // Everything that is whole in memory of the checkpoints of `root`, by rank.
-  std::multimap<int, SlotContent> contents(const std::string& root);
+  // Everything that is whole in memory of the checkpoints of `root`.
+  std::vector<Snapshot> snapshots(const std::string& root);
   // Through which other engines read the slots; the first call starts it.
   Result<Peer> peer(bool loopback);
 

@@ -1,0 +1,97 @@
+#include "ckpt/neighbour.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/hash.h"
+#include "ckpt/peer_server.h"
+#include "run/json_fields.h"
+
+namespace shanty::ckpt {
+namespace {
+
+using nlohmann::json;
+
+// A rank whose copy failed never says that it is whole.
+constexpr Duration kAllWholeLimit = std::chrono::seconds(60);
+
+struct Node {
+  std::string name;
+  std::vector<Neighbour> ranks;  // ascending
+};
+
+Result<std::vector<Node>> nodes_of(const std::string& answer) {
+  const auto parsed = parse_json(answer);
+  const json* ranks = parsed && parsed->is_object() ? json_array(*parsed, "ranks") : nullptr;
+  if (ranks == nullptr) return Error{"rank 0's engine answered no JSON"};
+  std::vector<Node> nodes;
+  for (const json& one : *ranks) {
+    if (!one.is_object()) continue;
+    const std::string name = json_string(one, "node");
+    auto node = std::find_if(nodes.begin(), nodes.end(),
+                             [&](const Node& known) { return known.name == name; });
+    if (node == nodes.end()) node = nodes.insert(nodes.end(), Node{.name = name, .ranks = {}});
+    node->ranks.push_back({.rank = json_int(one, "rank"),
+                           .peer = {.host = json_string(one, "host"),
+                                    .port = static_cast<uint16_t>(json_int(one, "port")),
+                                    .token = json_string(one, "token")}});
+  }
+  return nodes;
+}
+
+}  // namespace
+
+Result<std::optional<Neighbour>> choose_neighbour(ChannelClient& channel, SlotId id, int rank,
+                                                  const std::string& node, const Peer& self) {
+  const json body{{"node", node}, {"host", self.host}, {"port", self.port}, {"token", self.token}};
+  const std::string answer = TRY(channel.ask("copied", fmt::format("{}.{}", id.step, id.generation),
+                                             print_json(body), kAllWholeLimit));
+  const auto nodes = TRY(nodes_of(answer));
+  if (nodes.size() < 2) return std::optional<Neighbour>();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto& mine = nodes[i].ranks;
+    const auto me = std::find_if(mine.begin(), mine.end(),
+                                 [&](const Neighbour& one) { return one.rank == rank; });
+    if (me == mine.end()) continue;
+    const auto& before = nodes[(i + nodes.size() - 1) % nodes.size()].ranks;
+    const auto place = static_cast<size_t>(me - mine.begin());
+    if (place < before.size()) return std::optional<Neighbour>(before[place]);
+  }
+  return std::optional<Neighbour>();
+}
+
+Result<Snapshot> copy_slot(const Peer& peer, int my_rank, const std::string& root, int rank,
+                           SlotId id) {
+  PeerReader reader(peer, my_rank);
+  SlotFacts facts = TRY(reader.facts(root, rank, id));
+  const auto memory = std::make_shared<std::map<std::string, std::string>>();
+  Snapshot copy{.id = id,
+                .rank = rank,
+                .world_size = facts.world_size,
+                .state_json = std::move(facts.state_json),
+                .global_json = std::move(facts.global_json),
+                .receipt = std::move(facts.receipt),
+                .files = {},
+                .memory = memory};
+  std::erase_if(copy.receipt.files,
+                [&](const StoredFile& file) { return file.path == state_path(rank); });
+  for (const StoredFile& file : copy.receipt.files) {
+    std::string& bytes = (*memory)[file.path];
+    bytes.resize(file.bytes);
+    TRY_STATUS(reader.fetch(root, rank, id, file.path, 0, bytes.data(), bytes.size()));
+    if (chunk_checksums(bytes) != file.crc32c) {
+      return Error{
+          fmt::format("the copy of rank {}'s {} does not match its checksums", rank, file.path)};
+    }
+    copy.files.emplace_back(file.path, bytes);
+  }
+  return copy;
+}
+
+}  // namespace shanty::ckpt
