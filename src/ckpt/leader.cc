@@ -185,10 +185,13 @@ class LeaderImpl : public Leader {
     save.receipts.bodies.clear();
   }
 
+  // Answers with why the save had ended before, if it had: the directory is gone then, and what
+  // this rank met is only a consequence.
   void on_fail(const Question& question, const Answer& answer) {
-    answer(std::string());
     Save* save = find_attempt(question.key);
-    if (save == nullptr || save->end) return;
+    const bool ended = save != nullptr && save->end;
+    answer(ended && !save->end->ok() ? save->end->error().message : std::string());
+    if (save == nullptr || ended) return;
     if (fence_ && *fence_) abandon(vfs_, **fence_, save->id);
     finish(*save, Error{fmt::format("rank {} could not write its part: {}", question.rank,
                                     question.body)});

@@ -236,7 +236,8 @@ Status RankStore::write(Job& job) {
     return sync_written(vfs_, directory, receipt.files);
   };
   if (const Status written = write_all(); !written.ok()) {
-    discard(channel.ask("fail", key, written.error().message, kDirectoryLimit), "all is lost");
+    const auto before = channel.ask("fail", key, written.error().message, kDirectoryLimit);
+    if (before.ok() && !before->empty()) return Error{*before};
     return written;
   }
   set(job, SlotState::kDurable);

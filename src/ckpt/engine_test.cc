@@ -1,0 +1,248 @@
+// Rank stores, a leader and the channel between them, as in an engine, without its sockets.
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ckpt/leader.h"
+#include "ckpt/memory_source.h"
+#include "ckpt/rank_store.h"
+#include "ckpt/reader.h"
+#include "os/files.h"
+
+namespace shanty::ckpt {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kRows = 8;
+constexpr uint64_t kColumns = 64;
+
+// Passes on to the real one; writes fail while `broken` names a part of their path.
+class BreakableVfs : public Vfs {
+ public:
+  std::string broken;
+
+  Result<std::unique_ptr<VfsFile>> open(const std::string& path, OpenOptions options) override {
+    if (options.create && !broken.empty() && path.find(broken) != std::string::npos) {
+      return errno_error("opening " + path, ENOSPC);
+    }
+    return real_.open(path, options);
+  }
+  Result<FileInfo> info(const std::string& path) override { return real_.info(path); }
+  Result<std::vector<std::string>> list(const std::string& path) override {
+    return real_.list(path);
+  }
+  Status make_directory(const std::string& path) override { return real_.make_directory(path); }
+  Status rename(const std::string& from, const std::string& to) override {
+    return real_.rename(from, to);
+  }
+  Status remove_file(const std::string& path) override { return real_.remove_file(path); }
+  Status remove_directory(const std::string& path) override { return real_.remove_directory(path); }
+  Status hard_link(const std::string& from, const std::string& to) override {
+    return real_.hard_link(from, to);
+  }
+  Status replace_link(const std::string& path, const std::string& text) override {
+    return real_.replace_link(path, text);
+  }
+  Status sync_directory(const std::string& path) override { return real_.sync_directory(path); }
+
+ private:
+  Vfs& real_ = posix_vfs();
+};
+
+class EngineTest : public ::testing::Test {
+ protected:
+  static constexpr int kRanks = 2;
+
+  void SetUp() override {
+    char pattern[] = "/tmp/shanty-engine-XXXXXX";
+    root_ = ::mkdtemp(pattern);
+    begin_generation(0);
+  }
+  void TearDown() override {
+    stores_.clear();
+    channels_.clear();
+    leader_.reset();
+    EXPECT_TRUE(remove_tree(root_).ok());
+  }
+
+  void begin_generation(uint64_t generation) {
+    generation_ = generation;
+    for (const auto& store : stores_) store->end_saves();
+    auto leader = Leader::start(
+        vfs_,
+        {.root = root_, .run = "run", .generation = generation, .world_size = kRanks, .keep = 2});
+    ASSERT_TRUE(leader.ok()) << leader.error().message;
+    leader_ = std::move(*leader);
+    channels_.clear();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      channels_.push_back(ChannelClient::connect(
+          {.host = "127.0.0.1", .port = leader_->port(), .token = leader_->token(), .rank = rank}));
+      if (stores_.size() < kRanks) {
+        stores_.push_back(std::make_unique<RankStore>(vfs_, root_, rank));
+        memory_.emplace_back(kRows * kColumns / kRanks);
+        PieceSpec spec{.name = "w",
+                       .group = Group::kModel,
+                       .dtype = "F32",
+                       .element_bytes = 4,
+                       .shape = {kRows, kColumns}};
+        const uint64_t rows = kRows / kRanks;
+        spec.boxes.push_back({{static_cast<uint64_t>(rank) * rows, 0}, {rows, kColumns}});
+        auto layout = stores_.back()->set_layout({spec}, {0}, {});
+        ASSERT_TRUE(layout.ok()) << layout.error().message;
+        layouts_.push_back((*layout)->number);
+      }
+    }
+  }
+
+  // Fills every rank's memory with numbers that follow from `salt` and saves it.
+  void save(uint64_t step, float salt) {
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      for (size_t i = 0; i < memory_[rank].size(); ++i) {
+        memory_[rank][i] = salt + static_cast<float>(rank * memory_[rank].size() + i);
+      }
+      const auto slot = stores_[rank]->begin(layouts_[rank], step, seconds(30));
+      ASSERT_TRUE(slot.ok()) << slot.error().message;
+      const Status begun =
+          stores_[rank]->save({.slot = *slot,
+                               .step = step,
+                               .generation = generation_,
+                               .pid = ::getpid(),
+                               .addresses = {reinterpret_cast<uint64_t>(memory_[rank].data())},
+                               .world_size = kRanks,
+                               .state_json = fmt::format(R"({{"rank":{}}})", rank),
+                               .global_json = fmt::format(R"({{"step":{}}})", step),
+                               .channel = channels_[rank],
+                               .node = "here"});
+      ASSERT_TRUE(begun.ok()) << begun.error().message;
+    }
+  }
+
+  SaveStatus end_of(int rank, uint64_t step) {
+    const auto status =
+        stores_[static_cast<size_t>(rank)]->wait(step, SlotState::kCommitted, seconds(60));
+    EXPECT_TRUE(status.ok());
+    return *status;
+  }
+
+  static void expect_content(CheckpointReader& reader, float salt) {
+    std::vector<float> all(kRows * kColumns);
+    Want want{.name = "w", .boxes = {}, .out = reinterpret_cast<char*>(all.data())};
+    want.boxes.push_back({{0, 0}, {kRows, kColumns}});
+    const Status read = reader.read({want}, 2);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], salt + static_cast<float>(i));
+  }
+
+  MemoryPlace in_memory(SlotId id) {
+    MemoryPlace place{.root = root_, .id = id, .here = {}, .elsewhere = {}};
+    for (const auto& store : stores_) {
+      for (Snapshot& held : store->snapshots()) {
+        if (held.id == id) place.here.emplace(held.rank, std::move(held));
+      }
+    }
+    return place;
+  }
+
+  BreakableVfs vfs_;
+  std::string root_;
+  uint64_t generation_ = 0;
+  std::unique_ptr<Leader> leader_;
+  std::vector<std::shared_ptr<ChannelClient>> channels_;
+  std::vector<std::vector<float>> memory_;
+  std::vector<std::unique_ptr<RankStore>> stores_;
+  std::vector<uint64_t> layouts_;
+};
+
+TEST_F(EngineTest, WhatAllRanksSavedIsOnStorageAndInMemory) {
+  save(10, 1000);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const SaveStatus end = end_of(rank, 10);
+    ASSERT_EQ(end.state, SlotState::kCommitted) << end.error;
+  }
+  std::vector<std::pair<std::string, std::string>> skipped;
+  auto reader = open_newest(vfs_, root_, std::nullopt, skipped);
+  ASSERT_TRUE(reader.ok() && *reader != nullptr);
+  expect_content(**reader, 1000);
+  EXPECT_EQ(*(*reader)->read_file(state_path(1)), R"({"rank":1})");
+  const auto source = MemorySource::open(in_memory({10, 0}));
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  expect_content((*source)->reader(), 1000);
+}
+
+TEST_F(EngineTest, OneRanksFullDiskFailsTheSaveOfAllAndHarmsNothing) {
+  save(10, 1000);
+  ASSERT_EQ(end_of(0, 10).state, SlotState::kCommitted);
+  vfs_.broken = "shard-00002";
+  save(20, 2000);
+  EXPECT_EQ(end_of(1, 20).state, SlotState::kFailed);
+  EXPECT_THAT(end_of(1, 20).error, HasSubstr("No space left"));
+  EXPECT_EQ(end_of(0, 20).state, SlotState::kFailed);
+  EXPECT_THAT(end_of(0, 20).error, HasSubstr("rank 1 could not write"));
+  vfs_.broken.clear();
+  const auto listed = list_checkpoints(vfs_, root_);
+  ASSERT_TRUE(listed.ok());
+  ASSERT_EQ(listed->size(), 1U);
+  EXPECT_EQ(listed->front().id.step, 10U);
+  save(30, 3000);
+  EXPECT_EQ(end_of(0, 30).state, SlotState::kCommitted) << end_of(0, 30).error;
+}
+
+TEST_F(EngineTest, ASaveInMemoryOutlivesStorageThatFails) {
+  vfs_.broken = "shard";
+  save(10, 1000);
+  EXPECT_EQ(end_of(0, 10).state, SlotState::kFailed);
+  EXPECT_EQ(end_of(1, 10).state, SlotState::kFailed);
+  const auto source = MemorySource::open(in_memory({10, 0}));
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  expect_content((*source)->reader(), 1000);
+}
+
+TEST_F(EngineTest, AStepThatALaterGenerationSavesAgainIsNotMixedWithTheFirst) {
+  save(10, 1000);
+  ASSERT_EQ(end_of(0, 10).state, SlotState::kCommitted);
+  ASSERT_EQ(end_of(1, 10).state, SlotState::kCommitted);
+  begin_generation(1);
+  save(10, 5000);
+  ASSERT_EQ(end_of(0, 10).state, SlotState::kCommitted) << end_of(0, 10).error;
+  ASSERT_EQ(end_of(1, 10).state, SlotState::kCommitted);
+  for (const auto& [generation, salt] : {std::pair{0, 1000.0F}, std::pair{1, 5000.0F}}) {
+    const auto source = MemorySource::open(in_memory({10, static_cast<uint64_t>(generation)}));
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    expect_content((*source)->reader(), salt);
+  }
+  std::vector<std::pair<std::string, std::string>> skipped;
+  auto reader = open_newest(vfs_, root_, std::nullopt, skipped);
+  ASSERT_TRUE(reader.ok() && *reader != nullptr);
+  EXPECT_EQ((*reader)->manifest().id.generation, 1U);
+  expect_content(**reader, 5000);
+}
+
+TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {
+  for (const uint64_t step : {10, 20, 30, 40}) {
+    save(step, static_cast<float>(step));
+    ASSERT_EQ(end_of(0, step).state, SlotState::kCommitted) << end_of(0, step).error;
+    ASSERT_EQ(end_of(1, step).state, SlotState::kCommitted);
+  }
+  // The leader prunes after it has answered; its end waits for that.
+  leader_.reset();
+  const auto listed = list_checkpoints(vfs_, root_);
+  ASSERT_TRUE(listed.ok());
+  ASSERT_EQ(listed->size(), 2U);
+  EXPECT_EQ((*listed)[0].id.step, 40U);
+  EXPECT_EQ((*listed)[1].id.step, 30U);
+}
+
+}  // namespace
+}  // namespace shanty::ckpt
