@@ -1,6 +1,9 @@
 #include "ckpt/channel.h"
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -29,6 +32,10 @@ using nlohmann::json;
 // An engine may be silent for as long as its trainers compute.
 constexpr Duration kIdleLimit = std::chrono::hours(24 * 365);
 constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
+constexpr Duration kGoodbyeLimit = std::chrono::seconds(8);
+// Without a connection for so long, the leader is gone with its node or its job.
+constexpr Duration kLostLimit = std::chrono::seconds(30);
+constexpr Duration kLookEvery = std::chrono::seconds(1);
 
 class IoThread {
  public:
@@ -51,11 +58,16 @@ class Server : public ChannelServer {
   explicit Server(std::function<void(Question, Answer)> on_question)
       : on_question_(std::move(on_question)) {}
   ~Server() override {
-    asio::post(thread_.io(), [this] { server_.reset(); });
     {
       // Answers that come later find nobody.
       const std::lock_guard lock(life_->mutex);
       life_->server = nullptr;
+    }
+    if (server_) {
+      // Answers that were given are on their way: a rank that waits for one must get it.
+      std::promise<void> sent;
+      asio::post(thread_.io(), [&] { server_->stop([&] { sent.set_value(); }); });
+      sent.get_future().wait_for(kGoodbyeLimit);
     }
     thread_.stop();
     server_.reset();
@@ -127,6 +139,10 @@ class Client : public ChannelClient {
     net::WsClient::Handlers handlers;
     handlers.on_open = [this] { opened(); };
     handlers.on_message = [this](std::string_view text) { on_message(text); };
+    handlers.on_close = [this](const std::string&) {
+      const std::lock_guard lock(mutex_);
+      lost_since_ = system_clock().now();
+    };
     handlers.on_rejected = [this](const std::string& reason) { on_rejected(reason); };
     client_ = std::make_unique<net::WsClient>(
         thread_.io(),
@@ -155,14 +171,21 @@ class Client : public ChannelClient {
     asio::post(thread_.io(), [this, text = pending.text]() mutable {
       if (client_) client_->send(std::move(text));
     });
-    const bool in_time =
-        changed_.wait_for(lock, limit, [&] { return aborted_ || pending.answer.has_value(); });
+    const TimePoint deadline = system_clock().now() + limit;
+    const auto is_over = [&] { return aborted_ || pending.answer.has_value(); };
+    bool lost = false;
+    while (!is_over() && !lost && system_clock().now() < deadline) {
+      changed_.wait_for(lock, std::min(kLookEvery, deadline - system_clock().now()), is_over);
+      lost = lost_since_ && system_clock().now() - *lost_since_ > kLostLimit;
+    }
     if (aborted_ && !pending.answer) pending.answer = Error{"the job's generation has ended"};
     Result<std::string> answer =
-        in_time
+        pending.answer
             ? std::move(*pending.answer)
-            : Error{fmt::format("asking rank 0's checkpoint engine at {} ({}): no answer in {} s{}",
-                                where_, kind, limit / std::chrono::seconds(1),
+            : Error{fmt::format("asking rank 0's checkpoint engine at {} ({}): {}{}", where_, kind,
+                                lost ? "the connection is lost"
+                                     : fmt::format("no answer in {:.3g} s",
+                                                   std::chrono::duration<double>(limit).count()),
                                 rejected_.empty() ? "" : "; it says: " + rejected_)};
     pending_.erase(id);
     return answer;
@@ -188,6 +211,7 @@ class Client : public ChannelClient {
   void opened() {
     const std::lock_guard lock(mutex_);
     local_address_ = client_->local_address();
+    lost_since_.reset();
     for (const auto& [id, pending] : pending_) client_->send(pending.text);
   }
 
@@ -212,11 +236,12 @@ class Client : public ChannelClient {
 
   const int rank_;
   const std::string where_;
-  std::mutex mutex_;  // guards the six below
+  std::mutex mutex_;  // guards all up to the thread
   std::condition_variable changed_;
   std::map<uint64_t, Pending> pending_;
   uint64_t last_id_ = 0;
   bool aborted_ = false;
+  std::optional<TimePoint> lost_since_ = system_clock().now();  // absent while connected
   std::string rejected_;
   std::string local_address_;
   IoThread thread_;

@@ -92,6 +92,24 @@ TEST(Channel, AStrangerLearnsAndChangesNothing) {
   EXPECT_EQ(questions, 0);
 }
 
+TEST(Channel, AnAnswerThatWasGivenArrivesThoughTheServerEnds) {
+  for (int round = 0; round < 20; ++round) {
+    std::promise<void> given;
+    auto server = serve([&](const Question&, const ChannelServer::Answer& answer) {
+      answer(std::string(100'000, 'a'));
+      given.set_value();
+    });
+    const auto client = connect(*server, 0);
+    auto asked =
+        std::async(std::launch::async, [&] { return client->ask("k", "", "", seconds(20)); });
+    given.get_future().wait();
+    server.reset();
+    const auto answer = asked.get();
+    ASSERT_TRUE(answer.ok()) << answer.error().message;
+    EXPECT_EQ(answer->size(), 100'000U);
+  }
+}
+
 TEST(Channel, AnswersAfterTheServersEndFindNobody) {
   std::promise<ChannelServer::Answer> kept;
   auto server =

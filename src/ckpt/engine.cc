@@ -68,7 +68,7 @@ int run_engine(const EngineOptions& options) {
       break;
     }
   }
-  stores.finish_saves(kFinishLimit);
+  stores.finish(kFinishLimit);
   std::fflush(nullptr);
   ::_exit(0);
 }

@@ -229,6 +229,22 @@ TEST_F(EngineTest, AStepThatALaterGenerationSavesAgainIsNotMixedWithTheFirst) {
   expect_content(**reader, 5000);
 }
 
+TEST_F(EngineTest, ASpoiledSaveIsTakenBack) {
+  save(10, 1000);
+  ASSERT_EQ(end_of(0, 10).state, SlotState::kCommitted);
+  save(20, 2000);
+  ASSERT_EQ(end_of(0, 20).state, SlotState::kCommitted);
+  ASSERT_EQ(end_of(1, 20).state, SlotState::kCommitted);
+  stores_[1]->spoil(20);
+  const auto told = channels_[1]->ask("spoil", "20", "", seconds(30));
+  ASSERT_TRUE(told.ok()) << told.error().message;
+  const auto listed = list_checkpoints(vfs_, root_);
+  ASSERT_TRUE(listed.ok());
+  ASSERT_EQ(listed->size(), 1U);
+  EXPECT_EQ(listed->front().id.step, 10U);
+  EXPECT_FALSE(in_memory({20, 0}).here.contains(1));
+}
+
 TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {
   for (const uint64_t step : {10, 20, 30, 40}) {
     save(step, static_cast<float>(step));

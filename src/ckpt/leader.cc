@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
+#include "ckpt/store_files.h"
 #include "ckpt/task_thread.h"
 #include "run/json_fields.h"
 
@@ -100,6 +102,7 @@ class LeaderImpl : public Leader {
     if (question.kind == "dir") return on_dir(question, answer);
     if (question.kind == "receipt") return on_receipt(question, answer);
     if (question.kind == "fail") return on_fail(question, answer);
+    if (question.kind == "spoil") return on_spoil(question, answer);
     if (question.kind == "probe") return on_probe(question, answer);
     if (question.kind == "probed")
       return gather(probed_, question, answer, &LeaderImpl::judge_probes);
@@ -195,6 +198,24 @@ class LeaderImpl : public Leader {
     if (fence_ && *fence_) abandon(vfs_, **fence_, save->id);
     finish(*save, Error{fmt::format("rank {} could not write its part: {}", question.rank,
                                     question.body)});
+  }
+
+  // A rank's part is not what it should be: the checkpoint must not be, or no longer.
+  void on_spoil(const Question& question, const Answer& answer) {
+    const auto found = saves_.find(std::strtoull(question.key.c_str(), nullptr, 10));
+    if (found == saves_.end() || !fence_ || !*fence_) return answer(std::string());
+    Save& save = found->second;
+    const Error why{fmt::format("rank {}'s tensors changed while they were copied", question.rank)};
+    if (!save.end) {
+      abandon(vfs_, **fence_, save.id);
+      finish(save, why);
+    } else if (save.end->ok()) {
+      const auto trashed = move_to_trash(vfs_, options_.root, visible_name(save.id));
+      if (!trashed.ok()) return answer(trashed.error());
+      save.end = why;
+      discard(delete_tree(vfs_, *trashed), "the next process that opens the root empties .trash/");
+    }
+    answer(std::string());
   }
 
   void prune_old() {

@@ -15,6 +15,7 @@ namespace shanty::ckpt {
 //   dir       key step                 -> {"step","generation","attempt","path"}
 //   receipt   key step.attempt         -> {"directory","note"}, once committed; an error when not
 //   fail      key step.attempt         -> "", and the attempt is given up; or why it was before
+//   spoil     key step                 -> "": never committed, or taken back
 //   probe     key round                -> {"path","content"}: a file that this rank must see
 //   probed    key round                -> {"findings"}, once all ranks have
 //   copied    key step.generation      -> {"ranks"}, likewise: whose slots may be copied

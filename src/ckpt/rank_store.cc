@@ -79,6 +79,16 @@ void RankStore::end_saves() {
   changed_.wait(lock, [&] { return running_.empty(); });
 }
 
+void RankStore::spoil(uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& job : running_) job->cancel = job->cancel || job->request.step == step;
+  // An older generation's save of the same step is whole and stays.
+  const auto spoiled =
+      std::find_if(contents_.begin(), contents_.end(),
+                   [&](const SlotContent& content) { return content.id.step == step; });
+  if (spoiled != contents_.end()) contents_.erase(spoiled);
+}
+
 bool RankStore::finish_saves(Duration limit) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, limit, [&] { return running_.empty(); });
@@ -240,6 +250,7 @@ Status RankStore::write(Job& job) {
     if (before.ok() && !before->empty()) return Error{*before};
     return written;
   }
+  if (job.cancel) return Error{"the save was given up"};
   set(job, SlotState::kDurable);
   const json body{{"receipt", encode_receipt(receipt)}, {"global", request.global_json}};
   const auto committed =

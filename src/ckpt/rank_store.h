@@ -120,6 +120,9 @@ class RankStore {
   // Waits until the step's save has reached `state` or failed; an error when there is none.
   Result<SaveStatus> wait(uint64_t step, SlotState state, Duration limit);
 
+  // What this rank copied of that step is spoiled: it is forgotten and not written any further.
+  void spoil(uint64_t step);
+
   // Gives up what is being written: its trainer's generation has ended. What was copied stays.
   void end_saves();
   // Waits for it instead; false when it took longer.

@@ -105,6 +105,7 @@ class Session {
     if (!channel_) return Error{"this rank has not joined rank 0's engine yet"};
     if (op == "preflight") return preflight(*request);
     if (op == "save") return save(*request);
+    if (op == "abandon") return abandon_save(*request);
     if (op == "find") return find(*request);
     if (op == "read") return read(*request);
     if (op == "release") return release(*request);
@@ -283,6 +284,13 @@ class Session {
                              .channel = channel_,
                              .node = node_,
                              .self = TRY(own_peer())}));
+    return json::object();
+  }
+
+  Result<json> abandon_save(const json& request) {
+    const uint64_t step = json_uint64(request, "step");
+    store_->spoil(step);
+    TRY(channel_->ask("spoil", std::to_string(step), "", kAllRanksLimit));
     return json::object();
   }
 
@@ -509,7 +517,7 @@ void Stores::set_leader(const std::string& root, std::unique_ptr<Leader> leader)
   before = std::exchange(leaders_[root], std::move(leader));
 }
 
-void Stores::finish_saves(Duration limit) {
+void Stores::finish(Duration limit) {
   const TimePoint deadline = system_clock().now() + limit;
   std::vector<std::shared_ptr<RankStore>> stores;
   {
@@ -519,6 +527,10 @@ void Stores::finish_saves(Duration limit) {
   for (const auto& store : stores) {
     store->finish_saves(std::max(Duration(0), deadline - system_clock().now()));
   }
+  // A leader's end waits for its commit and its pruning.
+  std::map<std::string, std::unique_ptr<Leader>> leaders;
+  const std::lock_guard lock(mutex_);
+  leaders.swap(leaders_);
 }
 
 void run_session(Vfs& vfs, Stores& stores, Fd connection) {

@@ -23,8 +23,8 @@ class Stores {
   explicit Stores(Vfs& vfs) : vfs_(vfs) {}
   // In place of the one of the generation before.
   void set_leader(const std::string& root, std::unique_ptr<Leader> leader);
-  // Waits for all saves, at most that long.
-  void finish_saves(Duration limit);
+  // Waits for all saves, at most that long, then ends the leaders.
+  void finish(Duration limit);
   std::shared_ptr<RankStore> of(const std::string& root, int rank);
   // Everything that is whole in memory of the checkpoints of `root`.
   std::vector<Snapshot> snapshots(const std::string& root);
