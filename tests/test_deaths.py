@@ -2,11 +2,12 @@
 
 import os
 import random
+import shutil
 import signal
 
 import pytest
 
-from conftest import wait_until
+from conftest import SHANTY, wait_until
 
 WORKER = """
     import os, subprocess, sys, time
@@ -57,6 +58,24 @@ def test_a_killed_coordinator_comes_back_and_costs_the_job_nothing(job):
     run.wait()
     assert run.code == 0, run.describe()
     assert run.report()["generations"] == 1 and run.report()["failures"] == []
+    run.assert_nothing_left()
+
+
+def test_parts_come_back_though_the_program_was_replaced(start, script, tmp_path):
+    program = tmp_path / "shanty"
+    shutil.copy(SHANTY, program)
+    go = tmp_path / "go"
+    run = start("--nproc-per-node", 2, script(WORKER), go, program=program)
+    wait_until(generations_ready(run, 1, 2), "the first generation is up")
+    program.unlink()
+    program.write_text("an upgrade")
+    for part in ("coordinator", "agent"):
+        os.kill(run.part(part), signal.SIGKILL)
+        wait_until(lambda: run.has_event(f"{part}_restarted"), f"the {part} is started again")
+    wait_until(generations_ready(run, 2, 2), "a second generation is up")
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
     run.assert_nothing_left()
 
 

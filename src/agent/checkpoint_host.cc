@@ -74,6 +74,8 @@ void CheckpointHost::wait_for_knock() {
                                      const Status started = start();
                                      if (started.ok()) return;
                                      fmt::print(stderr, "shanty: {}\n", started.error().message);
+                                     // Those that knocked must hear of it.
+                                     close();
                                    });
 }
 
@@ -82,6 +84,7 @@ Status CheckpointHost::start() {
   const auto engine =
       spawn({.argv = {TRY(own_executable()), "ckpt-engine", "--listen-fd", std::to_string(fd),
                       "--parent-pid", std::to_string(::getpid())},
+             .this_program = true,
              .env = current_environment(),
              .inherited_fds = {fd},
              .new_session = true});

@@ -367,7 +367,7 @@ class Session {
     if (json_string(answer, "source") == "memory") return open_memory(answer);
     const TimePoint deadline = system_clock().now() + kAppearLimit;
     while (true) {
-      auto opened = open_checkpoint(vfs_, source_);
+      auto opened = stores_.open(source_);
       if (opened.ok()) {
         disk_ = std::move(*opened);
         reader_ = disk_.get();
@@ -470,7 +470,7 @@ class Session {
   uint64_t loads_ = 0;
   std::string source_;
   std::string bad_;  // the directory that could not be read, for the next find
-  std::unique_ptr<CheckpointReader> disk_;
+  std::shared_ptr<CheckpointReader> disk_;  // shared with the node's other sessions
   std::unique_ptr<MemorySource> memory_;
   CheckpointReader* reader_ = nullptr;
   Window window_;
@@ -493,6 +493,15 @@ std::vector<Snapshot> Stores::snapshots(const std::string& root) {
     for (Snapshot& held : store->snapshots()) found.push_back(std::move(held));
   }
   return found;
+}
+
+Result<std::shared_ptr<CheckpointReader>> Stores::open(const std::string& directory) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(readers_, [](const auto& entry) { return entry.second.expired(); });
+  if (auto reader = readers_[directory].lock()) return reader;
+  std::shared_ptr<CheckpointReader> reader = TRY(open_checkpoint(vfs_, directory));
+  readers_[directory] = reader;
+  return reader;
 }
 
 Result<Peer> Stores::peer(bool loopback) {

@@ -11,6 +11,7 @@
 #include "ckpt/leader.h"
 #include "ckpt/peer_server.h"
 #include "ckpt/rank_store.h"
+#include "ckpt/reader.h"
 #include "ckpt/vfs.h"
 #include "os/fd.h"
 
@@ -23,6 +24,9 @@ class Stores {
   explicit Stores(Vfs& vfs) : vfs_(vfs) {}
   // In place of the one of the generation before.
   void set_leader(const std::string& root, std::unique_ptr<Leader> leader);
+  // A committed checkpoint on storage, opened once for all ranks of this engine: a chunk that one
+  // of them has read and checked is not checked again, and lies in the kernel's cache.
+  Result<std::shared_ptr<CheckpointReader>> open(const std::string& directory);
   // Waits for all saves, at most that long, then ends the leaders.
   void finish(Duration limit);
   std::shared_ptr<RankStore> of(const std::string& root, int rank);
@@ -36,7 +40,8 @@ class Stores {
   std::mutex mutex_;
   std::map<std::pair<std::string, int>, std::shared_ptr<RankStore>> stores_;  // shared: sessions
   std::map<std::string, std::unique_ptr<Leader>> leaders_;
-  std::map<bool, std::unique_ptr<PeerServer>> peers_;  // by whether on loopback
+  std::map<std::string, std::weak_ptr<CheckpointReader>> readers_;  // by directory
+  std::map<bool, std::unique_ptr<PeerServer>> peers_;               // by whether on loopback
 };
 
 // Talks to one trainer until it hangs up (docs/formats/checkpoint-engine.md). Blocks.

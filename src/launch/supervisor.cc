@@ -151,6 +151,7 @@ class Supervisor::Impl {
   Result<pid_t> start_part(const std::string& verb, const std::string& spec) {
     const Fd descriptor(TRY(make_spec_descriptor(spec)));
     return spawn({.argv = {program_, verb, "--spec-fd", std::to_string(descriptor.get())},
+                  .this_program = true,
                   .env = current_environment(),
                   .inherited_fds = {descriptor.get()},
                   .new_session = true});

@@ -131,6 +131,8 @@ ChildPlan make_plan(const SpawnOptions& options) {
     set_variable(plan.env, options.pid_variable, std::string(kPidDigits, ' '));
   }
   plan.candidates = exec_candidates(options.argv.front(), plan.env);
+  // In the child, before its exec, still this program.
+  if (options.this_program) plan.candidates.insert(plan.candidates.begin(), "/proc/self/exe");
   plan.argv_pointers = pointers(plan.argv);
   plan.env_pointers = pointers(plan.env);
   if (!options.pid_variable.empty()) {

@@ -12,9 +12,11 @@ namespace shanty {
 
 struct SpawnOptions {
   std::vector<std::string> argv;  // argv[0] is searched in PATH when it has no slash
-  std::vector<std::string> env;   // the whole environment, "NAME=value"
-  std::string working_dir;        // "" = the parent's
-  int stdout_fd = -1;             // -1 = the parent's
+  // Runs this program's own file, also when it was replaced or removed since; argv[0] is a name.
+  bool this_program = false;
+  std::vector<std::string> env;  // the whole environment, "NAME=value"
+  std::string working_dir;       // "" = the parent's
+  int stdout_fd = -1;            // -1 = the parent's
   int stderr_fd = -1;
   std::vector<int> inherited_fds;  // kept open under the same number
   bool new_session = false;        // setsid: own session and process group
