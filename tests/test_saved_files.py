@@ -6,7 +6,8 @@ SCRIPT = """
     root = sys.argv[1]
     state = {"w": torch.arange(5000.0)}
     torch.save(state, f"{root}/first.pt")
-    torch.save(state, f"{root}/second.pt.tmp")
+    with open(f"{root}/second.pt.tmp", "wb") as file:
+        torch.save(state, file)
     os.rename(f"{root}/second.pt.tmp", f"{root}/second.pt")
     dcp.save(state, checkpoint_id=f"{root}/third")
     os.remove(f"{root}/third/.metadata")

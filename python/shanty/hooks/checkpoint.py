@@ -68,6 +68,8 @@ def tell_place(args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None
     run_dir, rank = os.environ.get("SHANTY_RUN_DIR"), os.environ.get("RANK", "")
     # torch.save(obj, f); torch.distributed.checkpoint.save(state_dict, *, checkpoint_id=...)
     place = kwargs.get("f", kwargs.get("checkpoint_id", args[1] if len(args) > 1 else None))
+    if isinstance(place, io.IOBase):
+        place = getattr(place, "name", None)
     if not run_dir or not rank.isdigit() or not isinstance(place, (str, os.PathLike)):
         return
     try:
