@@ -28,7 +28,9 @@ class World:
         self.node = os.environ.get("GROUP_RANK") or socket.gethostname()
         self.generation = _number("TORCHELASTIC_RESTART_COUNT", 0)
         variables = ("SHANTY_RUN_ID", "TORCHELASTIC_RUN_ID")
-        self.run = next((os.environ[v] for v in variables if os.environ.get(v)), "")
+        name = next((os.environ[v] for v in variables if os.environ.get(v)), "")
+        # A name may be used again for another job, whose generations begin anew.
+        self.run = f"{name}@{socket.gethostname()}:{_launcher()}"
         self._group: Any = None
         if self.size > 1 and dist.get_backend() != "gloo":
             # Objects over NCCL would wait for the device.
@@ -49,6 +51,16 @@ class World:
         box: list[Any] = [None] * self.size
         dist.all_gather_object(box, value, group=self._group)
         return box
+
+
+def _launcher() -> str:
+    """The parent's pid and when it started: the same for all generations that it launches."""
+    pid = os.getppid()
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return f"{pid}.{file.read().rpartition(')')[2].split()[19]}"
+    except (OSError, IndexError):
+        return str(pid)
 
 
 def _number(variable: str, default: int) -> int:
