@@ -160,3 +160,38 @@ def test_torch_distributed_checkpoint_loads_what_several_ranks_saved(tmp_path: P
             expected = (count + sum(name.encode()) % 97).reshape(tensor.shape)
             assert torch.equal(tensor, expected), f"{kind} {name}"
         assert (checkpoint / "MANIFEST.json").exists() and os.path.islink(checkpoint)
+
+
+@pytest.mark.usefixtures("binary")
+def test_parameters_may_change_once_the_save_was_waited_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = nn.Linear(300, 300)
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        for step in (1, 2, 3):
+            nn.init.constant_(model.weight, step)
+            checkpointer.save(step).wait(60)
+    assert capfd.readouterr().err == ""
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        for step in (1, 2, 3):
+            found = checkpointer.load(step)
+            assert found is not None and found.step == step
+            assert bool((model.weight == step).all())
+
+
+@pytest.mark.usefixtures("binary")
+def test_a_save_that_the_script_spoiled_is_no_checkpoint(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = nn.Linear(300, 300)
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        checkpointer.save(1).wait(60)
+        handle = checkpointer.save(2)
+        nn.init.constant_(model.weight, 7)
+        checkpointer.fence()
+        with pytest.raises(shanty.checkpoint.errors.CheckpointError, match="given up"):
+            handle.wait(60)
+    assert "given up" in capfd.readouterr().err
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None and found.step == 1

@@ -37,7 +37,9 @@ class SaveHandle:
         self._peek: Callable[[], int] | None = None
         self._connection: Connection | None = None
         self._sent = threading.Event()  # `save` was asked, or never will be
+        # The parameters' versions at the save, until it is sure that the copy has them.
         self._changed = 0
+        self._versions: Callable[[], int] | None = None
 
     @property
     def staged(self) -> bool:
@@ -79,6 +81,7 @@ class SaveHandle:
             self._fail(str(answer.get("error") or "the engine says no more"))
             return False
         self._state = max(self._state, FILLING + _STATES.index(state))
+        self._settle()
         return _STATES.index(state) >= _STATES.index(fields.get("state", "committed"))
 
     def _look(self) -> int:
@@ -92,7 +95,14 @@ class SaveHandle:
             self._ask("status")
         else:
             self._state = max(self._state, state)
+            self._settle()
         return self._state
+
+    def _settle(self) -> None:
+        """Who saw that all is copied while nothing had changed may change parameters."""
+        if self._changed and self._state >= COPIED and self._versions is not None:
+            if self._versions() == self._changed:
+                self._changed = 0
 
     @property
     def _over(self) -> bool:
@@ -235,6 +245,7 @@ class Saver:
             elif not self._pull:
                 later.append(i)
         handle._changed = self._plan.versions() if pulled or later else 0
+        handle._versions = self._plan.versions
         addresses = [p.source.data_ptr() for p in pulled]
         request: dict[str, Any] = {
             "slot": slot,
