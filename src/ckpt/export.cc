@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ckpt/blocks.h"
+#include "ckpt/store_files.h"
 #include "run/json_fields.h"
 
 namespace shanty::ckpt {
@@ -33,12 +34,6 @@ std::string length_prefix(uint64_t value) {
   std::string bytes(8, '\0');
   for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>((value >> (8 * i)) & 0xFF);
   return bytes;
-}
-
-std::string parent(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 }  // namespace
@@ -81,7 +76,7 @@ Result<uint64_t> export_safetensors(Vfs& vfs, CheckpointReader& reader,
     TRY_STATUS(file->sync());
     TRY_STATUS(file->close());
     TRY_STATUS(vfs.rename(temporary, options.path));
-    TRY_STATUS(vfs.sync_directory(parent(options.path)));
+    TRY_STATUS(vfs.sync_directory(parent_of(options.path)));
     return offset;
   };
   auto written = write();

@@ -26,24 +26,6 @@ double seconds_since(TimePoint begin) {
   return std::chrono::duration<double>(system_clock().now() - begin).count();
 }
 
-// As write_image wants its bytes.
-class AlignedCopy {
- public:
-  explicit AlignedCopy(std::string_view bytes) : buffer_(bytes.size() + 3 * kDataAlignment) {
-    void* at = buffer_.data();
-    size_t room = buffer_.size();
-    at_ = static_cast<char*>(std::align(kDataAlignment, bytes.size() + kDataAlignment, at, room));
-    std::copy(bytes.begin(), bytes.end(), at_);
-    size_ = bytes.size();
-  }
-  std::string_view bytes() const { return {at_, size_}; }
-
- private:
-  std::vector<char> buffer_;
-  char* at_ = nullptr;
-  size_t size_ = 0;
-};
-
 }  // namespace
 
 std::string state_path(int rank) { return fmt::format("state/rank-{:05}.json", rank); }
@@ -240,9 +222,10 @@ Status RankStore::write(Job& job) {
           vfs_, directory, image.path, rank_,
           {job.arena->slot(request.slot) + image.slot_offset, image.bytes}, {}, options));
     }
-    const AlignedCopy state(request.state_json);
+    WriteOptions plain = options;
+    plain.direct = false;
     receipt.files.push_back(
-        TRY(write_image(vfs_, directory, state_path(rank_), rank_, state.bytes(), {}, options)));
+        TRY(write_image(vfs_, directory, state_path(rank_), rank_, request.state_json, {}, plain)));
     return sync_written(vfs_, directory, receipt.files);
   };
   if (const Status written = write_all(); !written.ok()) {

@@ -197,8 +197,8 @@ class Session {
         break;
       }
       // Without a network file system in between there is nothing to wait for.
-      const bool own_root = !vfs_.info(root_).ok() || !vfs_.info(root_)->exists;
-      if (own_root || system_clock().now() >= deadline) {
+      const auto root = vfs_.info(root_);
+      if (!root.ok() || !root->exists || system_clock().now() >= deadline) {
         return Error{fmt::format("{} that rank 0 wrote is not there", path)};
       }
       std::this_thread::sleep_for(kAppearPoll);

@@ -75,13 +75,13 @@ class ImageWriter {
     for (uint64_t i = 1; i < std::min(parts, wanted); ++i) {
       threads.emplace_back([this, compute, &crcs] { write_parts(compute, crcs); });
     }
+    // A file of one part is not worth a thread.
     if (threads.empty()) {
       write_parts(compute, crcs);
-      xxh3.add(image_);
     } else {
       threads.emplace_back([this, compute, &crcs] { write_parts(compute, crcs); });
-      xxh3.add(image_);
     }
+    xxh3.add(image_);
     for (std::thread& thread : threads) thread.join();
     return failure_;
   }
