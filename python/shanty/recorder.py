@@ -2,6 +2,9 @@
 
 Time is exclusive: entering a phase pauses the one before, so the parts of a step add up to it.
 Only one thread is followed, the one that ends the steps; calls from others are ignored.
+
+Timing costs some microseconds a phase. Where steps are short, most of them are only counted: their
+time as a whole, and the phase that runs, but neither parts, loss nor samples. See `_choose_next`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from shanty.ring import COMMAND, PHASE, PHASE_SHIFT, PID, STEP, Ring, open_ring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Sequence
 
 UNKNOWN, START, DATA, FORWARD, BACKWARD, OPTIMIZER = 0, 1, 2, 3, 4, 5
 COLLECTIVE, CHECKPOINT, EVAL, OTHER, DONE = 6, 7, 8, 9, 10
@@ -37,7 +40,7 @@ PHASE_NAMES = (
 )
 
 BIT_NAMED = 128
-FLAG_NAMED, FLAG_FIRST_ITEM = 1, 2
+FLAG_NAMED, FLAG_FIRST_ITEM, FLAG_COUNTED = 1, 2, 4
 
 _LEFT_BY_ERRORS = (OPTIMIZER, FORWARD)
 _NO_THREAD = -1
@@ -49,6 +52,12 @@ _PHASES = len(PHASE_NAMES)
 # Records of shorter steps are written together: one at a time each would pay for a cold cache.
 _PUT_EVERY_NS = 50_000_000
 _COMMAND_EXIT = 1
+# The first steps are all timed; later one of 2^n, so that one comes about as often as this.
+_ALL_TIMED_STEPS = 64
+_TIMED_EVERY_NS = 50_000_000
+_OVERDUE_NS = 2 * _TIMED_EVERY_NS
+_COUNTED_MAX = (1 << 10) - 1
+_NO_PARTS = (0,) * _PHASES
 
 
 class Recorder:
@@ -81,18 +90,22 @@ class Recorder:
         "_since",
         "_steps_ended",
         "_thread",
-        "_words",
+        "_timed_mask",
+        "_timed_ns",
+        "_timed_steps",
         "_written",
         "bits",
+        "counting",
         "named",
         "phase",
         "ring",
         "step",
+        "words",
     )
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
-        self._words = ring.words
+        self.words = ring.words
         self.step = 0
         self.phase = START
         self.named = False
@@ -112,8 +125,12 @@ class Recorder:
         self._others: set[int] = set()
         self._others_of = 0
         self._before_optimizer = OTHER
+        # The thread that steps while the step is only counted, else no thread.
+        self.counting = _NO_THREAD
+        # Steps whose number has none of these bits are timed; the last that was, and its end.
+        self._timed_mask = self._timed_steps = self._timed_ns = 0
         self._held: tuple[int, int, list[int], float, float, int] | None = None
-        self._pending: list[tuple[int, int, int, list[int], float, float, int]] = []
+        self._pending: list[tuple[int, int, int, Sequence[int], float, float, int]] = []
         self._next_put = 0
         self._steps_ended = 0
         self._lock = allocate_lock()
@@ -138,8 +155,8 @@ class Recorder:
             self._ns[before] += now - self._since
             self._since = now
             self.phase = phase
-            if self._claimed or not self._words[PID]:
-                self._words[PHASE] = now << PHASE_SHIFT | phase
+            if self._claimed or not self.words[PID]:
+                self.words[PHASE] = now << PHASE_SHIFT | phase
         except Exception as error:
             self.fail(error)
             return _IGNORED
@@ -153,8 +170,8 @@ class Recorder:
             self._ns[self.phase] += now - self._since
             self._since = now
             self.phase = token
-            if self._claimed or not self._words[PID]:
-                self._words[PHASE] = now << PHASE_SHIFT | token
+            if self._claimed or not self.words[PID]:
+                self.words[PHASE] = now << PHASE_SHIFT | token
         except Exception as error:
             self.fail(error)
 
@@ -192,7 +209,11 @@ class Recorder:
     # Torch's own step hooks: the two arguments that they are given besides are not needed.
 
     def optimizer_begins(self, optimizer: Any, _args: Any = None, _kwargs: Any = None) -> None:
-        if get_ident() != self._thread and not self._adopt_thread():
+        thread = get_ident()
+        if self.counting == thread:
+            self.words[PHASE] = OPTIMIZER
+            return
+        if thread != self._thread and not self._adopt_thread():
             return
         if self._held is not None and optimizer is self._pacer():
             self._release()
@@ -209,13 +230,20 @@ class Recorder:
             self._ns[before] += now - self._since
             self._since = now
             self.phase = OPTIMIZER
-            if self._claimed or not self._words[PID]:
-                self._words[PHASE] = now << PHASE_SHIFT | OPTIMIZER
+            if self._claimed or not self.words[PID]:
+                self.words[PHASE] = now << PHASE_SHIFT | OPTIMIZER
         except Exception as error:
             self.fail(error)
 
     def optimizer_ends(self, optimizer: Any, _args: Any = None, _kwargs: Any = None) -> None:
-        if get_ident() != self._thread:
+        thread = get_ident()
+        if self.counting == thread:
+            if not self.named and (self._pacer() is optimizer or self._takes_over(optimizer)):
+                self._end_counted()
+            else:
+                self.words[PHASE] = OTHER
+            return
+        if thread != self._thread:
             return
         before = self._before_optimizer
         try:
@@ -226,8 +254,8 @@ class Recorder:
                 self.phase = before
             if not self.named and (self._pacer() is optimizer or self._takes_over(optimizer)):
                 self._end_step(self.step, None, None, 0)
-            elif self._claimed or not self._words[PID]:
-                self._words[PHASE] = now << PHASE_SHIFT | self.phase
+            elif self._claimed or not self.words[PID]:
+                self.words[PHASE] = now << PHASE_SHIFT | self.phase
         except Exception as error:
             self.fail(error)
 
@@ -309,7 +337,7 @@ class Recorder:
             self._flags |= flags
 
     def _end_step(self, step: int, loss: float | None, samples: float | None, flags: int) -> None:
-        words = self._words
+        words = self.words
         if not self._claimed:
             self._claimed = self.ring.claim()
             if not self._claimed:
@@ -328,7 +356,9 @@ class Recorder:
             self._held = (step, self._begin, ns, loss, samples, self._flags)
         else:
             flags |= self._flags | self._absolute
-            self._pending.append((step, time_ns(), end - self._begin, ns, loss, samples, flags))
+            if self.counting != _NO_THREAD:
+                flags |= FLAG_COUNTED
+            self._pending.append((step, end, end - self._begin, ns, loss, samples, flags))
             if end > self._next_put:
                 self.flush()
         self._ns = [0] * _PHASES
@@ -339,8 +369,57 @@ class Recorder:
         self._steps_ended += 1
         self.step = words[STEP] = step + 1
         words[PHASE] = end << PHASE_SHIFT | self.phase
+        if self._steps_ended > _ALL_TIMED_STEPS:
+            self._choose_next(end)
         if words[COMMAND]:
             self._obey(words[COMMAND])
+
+    def _end_counted(self) -> None:
+        """As _end_step, for a step of which nothing is known but its end."""
+        try:
+            words = self.words
+            end = monotonic_ns()
+            step = self.step
+            ns: Sequence[int] = _NO_PARTS
+            if self._since != self._begin:
+                # A checkpoint, say, was timed.
+                ns = self._ns
+                self._ns = [0] * _PHASES
+            flags = self._absolute | FLAG_COUNTED
+            self._pending.append((step, end, end - self._begin, ns, nan, nan, flags))
+            if end > self._next_put:
+                self.flush()
+            self._begin = self._since = end
+            self._steps_ended += 1
+            self.step = step = words[STEP] = step + 1
+            words[PHASE] = OTHER
+            if not step & self._timed_mask or end - self._timed_ns > _OVERDUE_NS:
+                self._choose_next(end)
+            if words[COMMAND]:
+                self._obey(words[COMMAND])
+        except Exception as error:
+            self.fail(error)
+
+    def _choose_next(self, end: int) -> None:
+        """Whether the step that begins now is timed. Steps are picked by their number, so that two
+        runs of one script pick the same."""
+        if self.counting != _NO_THREAD:
+            if self.step & self._timed_mask and end - self._timed_ns <= _OVERDUE_NS:
+                return
+            self.counting = _NO_THREAD
+            self.phase = OTHER
+            self._flags = self._batches = self._losses = 0
+            self._samples = self._loss_sum = 0.0
+            return
+        steps = self._steps_ended - self._timed_steps
+        every_ns = (end - self._timed_ns) // steps * (self._timed_mask + 1) if steps else 0
+        self._timed_steps, self._timed_ns = self._steps_ended, end
+        if every_ns > _TIMED_EVERY_NS:
+            self._timed_mask >>= 1
+        elif 2 * every_ns <= _TIMED_EVERY_NS and self._timed_mask < _COUNTED_MAX:
+            self._timed_mask = 2 * self._timed_mask + 1
+        if self.step & self._timed_mask:
+            self.counting = self._thread
 
     def _release(self) -> None:
         """Writes the held first record, now that no name for it has come."""
@@ -348,27 +427,28 @@ class Recorder:
         if held is None or not self.on:
             return
         step, begin, ns, loss, samples, flags = held
-        ended_at_ns = time_ns() - (monotonic_ns() - self._begin)
         flags |= self._absolute
-        self._pending.append((step, ended_at_ns, self._begin - begin, ns, loss, samples, flags))
+        self._pending.append((step, self._begin, self._begin - begin, ns, loss, samples, flags))
         self.flush()
 
     def flush(self) -> None:
         """Writes the records that wait for it."""
         try:
-            for pending in self._pending:
-                self._put(*pending)
+            now = monotonic_ns()
+            self._next_put = now + _PUT_EVERY_NS
+            to_unix_ns = time_ns() - now
+            for step, end, whole_ns, ns, loss, samples, flags in self._pending:
+                self._put(step, end + to_unix_ns, whole_ns, ns, loss, samples, flags)
         except Exception as error:
             self.fail(error)
         self._pending.clear()
-        self._next_put = monotonic_ns() + _PUT_EVERY_NS
 
     def _put(
         self,
         step: int,
         ended_at_ns: int,
         whole_ns: int,
-        ns: list[int],
+        ns: Sequence[int],
         loss: float,
         samples: float,
         flags: int,
@@ -447,7 +527,7 @@ class Recorder:
             self.fail(error)
 
     def turn_off(self) -> None:
-        self._thread = _NO_THREAD
+        self._thread = self.counting = _NO_THREAD
 
     def fail(self, error: BaseException, what: str = "step hooks") -> None:
         """Switches everything off: the script goes on as if there were no agent."""

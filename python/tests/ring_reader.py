@@ -40,6 +40,10 @@ class Record:
         return bool(self.flags & 1)
 
     @property
+    def counted(self) -> bool:
+        return bool(self.flags & 4)
+
+    @property
     def first_item_excluded(self) -> bool:
         return bool(self.flags & 2)
 

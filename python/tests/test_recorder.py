@@ -256,7 +256,7 @@ def test_a_failure_switches_off_and_says_so_once(
         def __setitem__(self, *_: object) -> None:
             raise RuntimeError("no ring\nhere")
 
-    rec._words = Broken()
+    rec.words = Broken()
     for _ in range(3):
         token = rec.enter(BACKWARD)
         rec.leave(token)
@@ -342,3 +342,95 @@ def test_a_script_that_names_its_steps_overrides_where_it_resumed(
         optimize(rec, sgd)
         rec.named_step(None, None, step, None)
     assert [r.step for r in ring.records()] == [7, 8]
+
+
+def train(rec: Recorder, clock: Clock, optimizer: Optimizer, steps: int, ms: float) -> None:
+    """Steps of `ms`, half of it backward, with a loss."""
+    for _ in range(steps):
+        if rec.counting != threading.get_ident():
+            token = rec.enter(BACKWARD)
+            clock.pass_ms(ms / 2)
+            rec.leave(token)
+            rec.add_loss(0.5)
+        else:
+            clock.pass_ms(ms / 2)
+        optimize(rec, optimizer, clock, ms / 2)
+
+
+def test_of_short_steps_one_each_fifty_ms_is_timed(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    train(rec, clock, Optimizer(), 2000, 1)
+    rec.done()
+    records = ring.records()
+    assert [r.step for r in records] == list(range(2000))
+    assert all(r.whole_us == 1000 for r in records)
+    assert not any(r.counted for r in records[:64])
+    timed = [r for r in records[1000:] if not r.counted]
+    assert {r.step % 32 for r in timed} == {0} and len(timed) == 1000 // 32
+    assert {(r.backward_us, r.optimizer_us, r.loss) for r in timed} == {(500, 500, 0.5)}
+    assert all(r.backward_us == 0 and r.loss != r.loss for r in records if r.counted)
+
+
+def test_of_long_steps_all_are_timed(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    train(rec, clock, Optimizer(), 200, 26)
+    rec.done()
+    assert not any(r.counted for r in ring.records())
+
+
+def test_steps_that_grow_long_are_timed_again_at_once(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    sgd = Optimizer()
+    train(rec, clock, sgd, 1000, 0.25)
+    train(rec, clock, sgd, 60, 200)
+    rec.done()
+    long = ring.records()[1000:]
+    assert sum(r.counted for r in long) < 20 and not any(r.counted for r in long[-20:])
+
+
+def test_a_counted_step_shows_its_phase(rec: Recorder, clock: Clock, ring: TestRing) -> None:
+    sgd = Optimizer()
+    while rec.counting == -1:
+        train(rec, clock, sgd, 1, 1)
+    rec.optimizer_begins(sgd)
+    assert ring.phase == "optimizer"
+    rec.optimizer_ends(sgd)
+    assert ring.phase == "other" and ring.step_in_work == rec.step
+
+
+def test_a_checkpoint_within_a_counted_step_is_timed(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    sgd = Optimizer()
+    while rec.counting == -1:
+        train(rec, clock, sgd, 1, 1)
+    token = rec.enter(CHECKPOINT)
+    clock.pass_ms(5)
+    rec.leave(token)
+    optimize(rec, sgd, clock, 1)
+    rec.done()
+    record = ring.records()[-1]
+    assert record.counted and (record.checkpoint_us, record.whole_us) == (5_000, 6_000)
+
+
+def test_steps_that_the_script_names_are_counted_with_what_it_says(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    for step in range(500):
+        clock.pass_ms(1)
+        rec.named_step(2.0, 8.0, step, None)
+    records = ring.records()
+    assert any(r.counted for r in records)
+    assert {(r.loss, r.samples, r.named, r.whole_us) for r in records[1:]} == {(2, 8, True, 1000)}
+
+
+def test_a_second_optimizer_ends_no_counted_step(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    discriminator, generator = Optimizer(), Optimizer()
+    for _ in range(300):
+        optimize(rec, discriminator, clock, 1)
+        optimize(rec, generator, clock, 1)
+    rec.done()
+    assert [r.step for r in ring.records()] == list(range(300))

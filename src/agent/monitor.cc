@@ -92,11 +92,11 @@ std::vector<RankTelemetry> Monitor::telemetry(WorkerSet& workers) {
                             .pid = worker.pid,
                             .generation = workers.world().generation,
                             .alive = worker.alive};
+    watched.stats.fill(telemetry, now_unix_ns);
     if (worker.ring) {
       fill_from_ring(worker.ring->status(), now, now_unix_ns, telemetry);
       telemetry.missed_records = worker.ring->missed_records();
     }
-    watched.stats.fill(telemetry, now_unix_ns);
     if (worker.alive) {
       if (!watched.sampler) watched.sampler.emplace(worker.pid);
       const ProcessTreeSample sample = watched.sampler->sample(now);

@@ -63,6 +63,25 @@ std::vector<RankSteps> read_leading_steps(const RunDir& run) {
   return out;
 }
 
+// Samples of one rank's useful steps, NaN when none tells. Steps that were only counted had as many
+// as the others on average.
+double add_up_samples(const std::vector<StepRecord>& records, const UsefulSteps& useful) {
+  double samples = 0;
+  uint64_t sampled = 0;
+  uint64_t untold = 0;
+  for (const StepRecord& record : records) {
+    if (!useful.contains(record)) continue;
+    if (!std::isnan(record.samples)) {
+      samples += static_cast<double>(record.samples);
+      ++sampled;
+    } else if (record.only_counted()) {
+      ++untold;
+    }
+  }
+  if (sampled == 0) return kUnknown;
+  return samples + samples / static_cast<double>(sampled) * static_cast<double>(untold);
+}
+
 // Samples of all ranks in useful steps; NaN when no step tells its samples.
 double add_up_samples(const RunDir& run, const ReportInput& input, ReadProblems& problems) {
   const auto useful = find_useful_steps(input.steps, input.events);
@@ -70,11 +89,10 @@ double add_up_samples(const RunDir& run, const ReportInput& input, ReadProblems&
   for (const uint64_t generation : run.generations("steps")) {
     const auto rule = useful.find(generation);
     for (const int rank : run.ranks("steps", generation, ".steps")) {
-      for (const StepRecord& record : read_steps(run.steps(generation, rank), problems)) {
-        if (rule == useful.end() || !rule->second.contains(record)) continue;
-        if (std::isnan(record.samples)) continue;
-        total = (std::isnan(total) ? 0 : total) + static_cast<double>(record.samples);
-      }
+      if (rule == useful.end()) continue;
+      const double samples =
+          add_up_samples(read_steps(run.steps(generation, rank), problems), rule->second);
+      if (!std::isnan(samples)) total = (std::isnan(total) ? 0 : total) + samples;
     }
   }
   return total;

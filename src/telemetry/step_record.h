@@ -9,6 +9,7 @@ namespace shanty {
 struct StepRecord {
   static constexpr uint32_t kNamedByScript = 1;
   static constexpr uint32_t kFirstItemExcluded = 2;
+  static constexpr uint32_t kCounted = 4;
 
   uint64_t step = 0;
   int64_t end_unix_ns = 0;
@@ -24,6 +25,9 @@ struct StepRecord {
   uint32_t flags = 0;
 
   bool named_by_script() const { return (flags & kNamedByScript) != 0; }
+  // Short steps are not all timed: of this one only the end, the length, the checkpoint's part and
+  // what the script itself said are known.
+  bool only_counted() const { return (flags & kCounted) != 0; }
 };
 static_assert(sizeof(StepRecord) == 56);
 

@@ -10,21 +10,28 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kUsPerSecond = 1e6;
 
 struct Sums {
-  double step = 0, data = 0, forward = 0, backward = 0, optimizer = 0, checkpoint = 0,
-         collective = 0, samples = 0;
+  double step = 0;  // of all records
+  double timed_step = 0, data = 0, forward = 0, backward = 0, optimizer = 0, collective = 0;
+  double checkpoint = 0;
+  double samples = 0, sampled_steps = 0;
 };
 
 Sums add_up(const std::deque<StepRecord>& records) {
   Sums sums;
   for (const StepRecord& record : records) {
     sums.step += record.step_us / kUsPerSecond;
+    sums.checkpoint += record.checkpoint_us / kUsPerSecond;
+    if (!record.only_counted() || !std::isnan(record.samples)) {
+      sums.samples += static_cast<double>(record.samples);  // NaN stays NaN
+      ++sums.sampled_steps;
+    }
+    if (record.only_counted()) continue;
+    sums.timed_step += record.step_us / kUsPerSecond;
     sums.data += record.data_us / kUsPerSecond;
     sums.forward += record.forward_us / kUsPerSecond;
     sums.backward += record.backward_us / kUsPerSecond;
     sums.optimizer += record.optimizer_us / kUsPerSecond;
-    sums.checkpoint += record.checkpoint_us / kUsPerSecond;
     sums.collective += record.collective_us / kUsPerSecond;
-    sums.samples += static_cast<double>(record.samples);  // NaN stays NaN
   }
   return sums;
 }
@@ -62,13 +69,17 @@ void StepStats::fill(RankTelemetry& telemetry, int64_t now_unix_ns) {
   const Sums sums = add_up(window_);
   const auto count = static_cast<double>(window_.size());
   telemetry.step_s = sums.step / count;
-  telemetry.data_s = sums.data / count;
-  telemetry.forward_s = sums.forward / count;
-  telemetry.backward_s = sums.backward / count;
-  telemetry.optimizer_s = sums.optimizer / count;
   telemetry.checkpoint_s = sums.checkpoint / count;
-  telemetry.collective_s = sums.collective / count;
-  if (sums.step > 0) telemetry.samples_per_s = sums.samples / sums.step;
+  // The parts of the timed steps, as shares of all.
+  const double share = sums.timed_step > 0 ? telemetry.step_s / sums.timed_step : 0;
+  telemetry.data_s = sums.data * share;
+  telemetry.forward_s = sums.forward * share;
+  telemetry.backward_s = sums.backward * share;
+  telemetry.optimizer_s = sums.optimizer * share;
+  telemetry.collective_s = sums.collective * share;
+  if (sums.step > 0 && sums.sampled_steps > 0) {
+    telemetry.samples_per_s = sums.samples / sums.sampled_steps / telemetry.step_s;
+  }
 }
 
 void fill_from_ring(const RingStatus& status, TimePoint now, int64_t now_unix_ns,
@@ -84,6 +95,8 @@ void fill_from_ring(const RingStatus& status, TimePoint now, int64_t now_unix_ns
   if (entered > 0 && entered <= now.ns) {
     telemetry.phase_since_unix_ns = now_unix_ns - (now.ns - entered);
   }
+  // A step that is only counted does not say when; it began where the one before ended.
+  if (entered == 0) telemetry.phase_since_unix_ns = telemetry.last_step_unix_ns;
 }
 
 }  // namespace shanty

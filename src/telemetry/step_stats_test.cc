@@ -47,6 +47,20 @@ TEST(StepStats, KeepsTheLastStepHoweverOld) {
   EXPECT_TRUE(std::isnan(t.samples_per_s));
 }
 
+TEST(StepStats, StepsThatAreOnlyCountedTellTheirLengthAndNothingElse) {
+  StepStats stats;
+  RankTelemetry t;
+  StepRecord counted = record(1, 1100, 100'000, kNan, kNan);
+  counted.flags = StepRecord::kCounted;
+  counted.data_us = 0;
+  stats.add(std::vector{record(0, 1000, 200'000, 32, 7), counted, counted, counted});
+  stats.fill(t, 1200 * kMs);
+  EXPECT_DOUBLE_EQ(t.step_s, 0.125);
+  EXPECT_DOUBLE_EQ(t.data_s, 0.125 / 4);
+  EXPECT_DOUBLE_EQ(t.samples_per_s, 32 / 0.125);
+  EXPECT_DOUBLE_EQ(t.loss, 7);
+}
+
 TEST(StepStats, WithoutStepsNothingIsKnown) {
   StepStats stats;
   RankTelemetry t;
@@ -65,6 +79,13 @@ TEST(FillFromRing, TurnsMonotonicTimeIntoWallTimeAndDoubtsTheFuture) {
   status.phase_entered_monotonic_ns = 2000;
   fill_from_ring(status, {1000}, 50'000, t);
   EXPECT_EQ(t.phase_since_unix_ns, 0);
+}
+
+TEST(FillFromRing, APhaseWithoutItsTimeBeganAfterTheLastStep) {
+  RankTelemetry t{.last_step_unix_ns = 40'000};
+  fill_from_ring({.claim_pid = 1, .phase = 4, .phase_entered_monotonic_ns = 0}, {1000}, 50'000, t);
+  EXPECT_EQ(t.phase, "backward");
+  EXPECT_EQ(t.phase_since_unix_ns, 40'000);
 }
 
 }  // namespace

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import functools
+from _thread import get_ident
 from types import ModuleType
 from typing import Any
 
 from shanty.hooks.loss import reader
 from shanty.hooks.wrap import is_compiling, never_compile
-from shanty.recorder import BACKWARD, Recorder
+from shanty.recorder import BACKWARD, OTHER, Recorder
+from shanty.ring import PHASE
 
 
 def install(module: ModuleType, recorder: Recorder) -> None:
     # Tensor.backward looks the function up through this module, so one wrap sees both.
     original = getattr(module, "backward")
+    words = recorder.words
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(*args, **kwargs)
+        if recorder.counting == get_ident():
+            words[PHASE] = BACKWARD
+            try:
+                return original(*args, **kwargs)
+            finally:
+                words[PHASE] = OTHER
         nested = recorder.phase == BACKWARD
         token = recorder.enter(BACKWARD)
         try:

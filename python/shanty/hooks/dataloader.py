@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+from _thread import get_ident
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
 from shanty.hooks.wrap import is_compiling, is_grad_enabled, never_compile
-from shanty.recorder import EVAL, Recorder
+from shanty.recorder import DATA, EVAL, OTHER, Recorder
+from shanty.ring import PHASE
 
 _DEPTH_LIMIT = 4
 
@@ -17,7 +19,7 @@ _DEPTH_LIMIT = 4
 def install(module: ModuleType, recorder: Recorder) -> None:
     iterator = module._BaseDataLoaderIter
     original = iterator.__next__
-    enter_data, leave = recorder.enter_data, recorder.leave
+    enter_data, leave, words = recorder.enter_data, recorder.leave, recorder.words
 
     @functools.wraps(original)
     def __next__(self: Any) -> Any:
@@ -29,6 +31,12 @@ def install(module: ModuleType, recorder: Recorder) -> None:
             self._shanty_seen = True
             if self.__dict__.get("_num_workers", 0) > 0:
                 return _next_of_new_workers(original, self, recorder)
+        if recorder.counting == get_ident():
+            words[PHASE] = DATA
+            try:
+                return original(self)
+            finally:
+                words[PHASE] = OTHER
         token = enter_data()
         try:
             batch = original(self)

@@ -4,11 +4,13 @@ all-reduce of DDP is part of backward."""
 from __future__ import annotations
 
 import functools
+from _thread import get_ident
 from types import ModuleType
 from typing import Any
 
 from shanty.hooks.wrap import Function, is_compiling, is_grad_enabled, never_compile
-from shanty.recorder import EVAL, FORWARD, Recorder
+from shanty.recorder import EVAL, FORWARD, OTHER, Recorder
+from shanty.ring import PHASE
 
 
 def install_ddp(module: ModuleType, recorder: Recorder) -> None:
@@ -28,13 +30,20 @@ def install_compiled(module: ModuleType, recorder: Recorder) -> None:
 
 
 def _timed(original: Function, recorder: Recorder) -> Function:
-    enter, leave = recorder.enter, recorder.leave
+    enter, leave, words = recorder.enter, recorder.leave, recorder.words
 
     @functools.wraps(original)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(self, *args, **kwargs)
-        token = enter(FORWARD if self.training and is_grad_enabled() else EVAL)
+        trains = self.training and is_grad_enabled()
+        if trains and recorder.counting == get_ident():
+            words[PHASE] = FORWARD
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                words[PHASE] = OTHER
+        token = enter(FORWARD if trains else EVAL)
         try:
             return original(self, *args, **kwargs)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from _thread import get_ident
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,8 @@ class LossReader:
 
     def remember_scaling(self, before: Any, after: Any, recorder: Recorder) -> None:
         """GradScaler multiplied the loss: `after` is what backward will be given."""
+        if recorder.counting == get_ident():
+            return
         try:
             self._before_scaling = _value(before)
             if self._before_scaling is not None:
