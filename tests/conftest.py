@@ -116,8 +116,9 @@ class Run:
             for event in self.events()
         )
 
-    def log(self, rank: int, generation: int = 1) -> bytes:
-        return (self.dir / "logs" / f"gen-{generation:04}" / f"rank-{rank:05}.log").read_bytes()
+    def log(self, rank: int, generation: int = 1, suffix: str = "log") -> bytes:
+        name = f"rank-{rank:05}.{suffix}"
+        return (self.dir / "logs" / f"gen-{generation:04}" / name).read_bytes()
 
     def processes(self) -> dict[int, str]:
         return processes_with(self.marker)

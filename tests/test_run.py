@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import wait_until
+from conftest import shanty, wait_until
 
 IDENTITY = """
     import os, sys
@@ -247,7 +247,36 @@ def test_redirected_streams_stay_off_the_terminal_but_in_the_log(start, script, 
     ).wait()
     assert (b"to-out" in run.stdout) == out
     assert (b"to-err" in run.stderr) == err
-    assert b"to-out" in run.log(0) and b"to-err" in run.log(0)
+    logs = shanty("logs", run.dir)
+    assert "to-out" in logs.stdout and "to-err" in logs.stderr
+
+
+def test_what_goes_to_files_only_is_written_by_the_ranks_themselves(start, script):
+    worker = script("""
+        import os, sys
+        rank = os.environ["RANK"]
+        for name in ("stdout", "stderr"):
+            fd = getattr(sys, name).fileno()
+            os.write(fd, f"{rank} {name} {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}\\n".encode())
+        os.write(2, b"no newline")
+    """)
+    run = start("-r", "3", "--nproc-per-node", 2, worker).wait()
+    for rank in (0, 1):
+        assert run.log(rank) == f"{rank} stdout rank-0000{rank}.log\n".encode()
+        assert run.log(rank, suffix="err") == f"{rank} stderr rank-0000{rank}.err\nno newline".encode()
+    errors = shanty("logs", run.dir, "--stream", "err", "--rank", 1).stderr
+    assert errors.splitlines() == ["[rank 1] 1 stderr rank-00001.err", "[rank 1] no newline"]
+
+
+def test_a_rank_that_writes_its_logs_itself_has_new_ones_in_each_generation(start, script):
+    run = start("-r", "3", "--max-restarts", 1, script("""
+        import os, signal
+        print("generation", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+    """)).wait()
+    assert run.code == 0, run.describe()
+    assert shanty("logs", run.dir).stdout.splitlines() == ["generation 0", "generation 1"]
 
 
 def test_json_gives_events_on_stdout_and_nothing_else(start, script):

@@ -25,8 +25,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentSpec, run_dir, run_id, want
                                                 nodes_here, coordinator_host, coordinator_port, tls,
                                                 token, address, parent_pid, command, working_dir,
                                                 env, python_dir, elastic_run_id, role,
-                                                elastic_max_restarts, total_steps, grace_s,
-                                                restart_grace_s, orphan_limit_s,
+                                                elastic_max_restarts, total_steps, direct_log_ranks,
+                                                grace_s, restart_grace_s, orphan_limit_s,
                                                 first_contact_limit_s, injects)
 
 namespace {

@@ -46,6 +46,8 @@ struct AgentSpec {
   std::string role = "default";
   int elastic_max_restarts = 0;  // TORCHELASTIC_MAX_RESTARTS, for the workers to read
   uint64_t total_steps = 0;      // 0 = unknown
+  // Local ranks whose output nobody watches: they write their logs themselves.
+  std::vector<int> direct_log_ranks;
 
   double grace_s = 15;
   double restart_grace_s = 5;

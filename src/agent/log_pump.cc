@@ -81,6 +81,12 @@ void LogPump::add(Fd stdout_pipe, Fd stderr_pipe, RankLogWriter writer) {
   ::eventfd_write(wakeup_.get(), 1);
 }
 
+void LogPump::add_direct(LogStream stream, RankLogWriter writer) {
+  const std::lock_guard lock(mutex_);
+  added_direct_.push_back({stream, std::move(writer)});
+  ::eventfd_write(wakeup_.get(), 1);
+}
+
 void LogPump::drain(std::function<void()> done) {
   const std::lock_guard lock(mutex_);
   drain_requests_.push_back(std::move(done));
@@ -102,6 +108,7 @@ void LogPump::run() {
     }
     flush_waiting(false);
     close_finished();
+    look_at_direct_logs();
     if (!draining_.empty()) finish_drain(system_clock().now() >= drain_deadline_);
   }
 }
@@ -118,12 +125,14 @@ void LogPump::take_requests() {
     sources_.push_back(std::move(source));
   }
   added_.clear();
+  std::move(added_direct_.begin(), added_direct_.end(), std::back_inserter(direct_));
+  added_direct_.clear();
   if (!drain_requests_.empty()) drain_deadline_ = system_clock().now() + kDrainLimit;
   std::move(drain_requests_.begin(), drain_requests_.end(), std::back_inserter(draining_));
   drain_requests_.clear();
 }
 
-// Sleeps for ever unless a partial line or a drain waits for its limit.
+// Sleeps for ever unless a partial line or a drain waits for its limit, or a direct log for a look.
 int LogPump::wait_ms() const {
   constexpr int kPollMs = 50;
   if (!draining_.empty()) return kPollMs;
@@ -132,7 +141,8 @@ int LogPump::wait_ms() const {
       if (!stream.partial.empty()) return kPollMs;
     }
   }
-  return -1;
+  if (direct_.empty()) return -1;
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(kLookEvery).count());
 }
 
 void LogPump::read_stream(Stream& stream) {
@@ -205,8 +215,33 @@ void LogPump::close_finished() {
   });
 }
 
+void LogPump::look_at_direct_logs() {
+  const TimePoint now = system_clock().now();
+  if (direct_.empty() || now < next_look_) return;
+  next_look_ = now + kLookEvery;
+  for (DirectLog& log : direct_) {
+    if (log.broken) continue;
+    const auto status = log.writer.note_growth(log.stream, system_clock().unix_time_ns());
+    if (status.ok()) continue;
+    log.broken = true;
+    on_problem_(status.error().message + "; this rank's output is kept without its times");
+  }
+}
+
+void LogPump::close_direct_logs() {
+  next_look_ = {};
+  look_at_direct_logs();
+  for (DirectLog& log : direct_) {
+    if (!log.broken) {
+      discard(log.writer.finish(system_clock().unix_time_ns()), "readers cope without it");
+    }
+  }
+  direct_.clear();
+}
+
 void LogPump::finish_drain(bool expired) {
   if (!sources_.empty() && !expired) return;
+  close_direct_logs();
   if (expired) {
     flush_waiting(true);
     for (auto& source : sources_) {

@@ -30,6 +30,7 @@ class LogPump {
   static constexpr Duration kPartialLineLimit = std::chrono::milliseconds(100);
   static constexpr Duration kHoldLimit = std::chrono::seconds(1);
   static constexpr Duration kDrainLimit = std::chrono::seconds(5);
+  static constexpr Duration kLookEvery = std::chrono::seconds(1);
   static constexpr int kPipeBytes = 1024 * 1024;
 
   // `on_problem` is called on the pump's thread, at most once for each log, when a log cannot be
@@ -41,6 +42,8 @@ class LogPump {
 
   // Takes over the read ends of a worker's pipes.
   void add(Fd stdout_pipe, Fd stderr_pipe, RankLogWriter writer);
+  // A log that the worker writes itself: keeps its index, at most kLookEvery late.
+  void add_direct(LogStream stream, RankLogWriter writer);
   // Calls `done` on the pump's thread once every pipe added so far has been read to its end (or
   // kDrainLimit has passed) and its log is closed. For when all writers are dead.
   void drain(std::function<void()> done);
@@ -48,6 +51,11 @@ class LogPump {
  private:
   struct Source;
   struct Stream;
+  struct DirectLog {
+    LogStream stream;
+    RankLogWriter writer;
+    bool broken = false;
+  };
   void run();
   void take_requests();
   int wait_ms() const;
@@ -57,17 +65,22 @@ class LogPump {
   void write(Source& source, Stream& stream, std::string_view bytes);
   void close_finished();
   void finish_drain(bool expired);
+  void look_at_direct_logs();
+  void close_direct_logs();
 
   std::function<void(std::string)> on_problem_;
   Fd epoll_;
   Fd wakeup_;
-  std::mutex mutex_;  // guards the three below; never held across I/O or a callback
+  std::mutex mutex_;  // guards the four below; never held across I/O or a callback
   std::vector<std::unique_ptr<Source>> added_;
+  std::vector<DirectLog> added_direct_;
   std::vector<std::function<void()>> drain_requests_;
   bool stopping_ = false;
 
   // The thread's own.
   std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<DirectLog> direct_;
+  TimePoint next_look_;
   std::vector<std::function<void()>> draining_;
   TimePoint drain_deadline_;
   std::vector<char> buffer_;

@@ -99,6 +99,22 @@ TEST_F(LogPumpTest, CarriesAFloodOfOutputWhole) {
   EXPECT_EQ(content().size(), line.size() * kLines);
 }
 
+TEST_F(LogPumpTest, KeepsTheIndexOfALogThatTheWorkerWritesItself) {
+  LogPump pump(ignore_problem);
+  auto writer = RankLogWriter::open(log(), directory_ + "/idx", 0, LogStream::kStderr);
+  ASSERT_TRUE(writer.ok()) << writer.error().message;
+  const Fd worker(::dup(writer->log_fd()));
+  pump.add_direct(LogStream::kStderr, std::move(*writer));
+  ASSERT_TRUE(write_all(worker.get(), "written\nby itself").ok());
+  finish(pump);
+  RankLogReader reader(log(), directory_ + "/idx");
+  const auto chunks = reader.read(false);
+  ASSERT_EQ(chunks.size(), 1U);
+  EXPECT_EQ(chunks[0].bytes, "written\nby itself");
+  EXPECT_EQ(chunks[0].stream, LogStream::kStderr);
+  EXPECT_TRUE(reader.ended());
+}
+
 TEST_F(LogPumpTest, TellsOnceThatALogCannotBeWrittenAndReadsOn) {
   Fd full(::open("/dev/full", O_WRONLY));
   if (!full.valid()) GTEST_SKIP() << "no /dev/full";

@@ -40,13 +40,28 @@ Status WorkerSet::start(const gang::World& world) {
   return {};
 }
 
+bool WorkerSet::writes_logs_itself(int local_rank) const {
+  return std::find(spec_.direct_log_ranks.begin(), spec_.direct_log_ranks.end(), local_rank) !=
+         spec_.direct_log_ranks.end();
+}
+
 Status WorkerSet::start_one(int local_rank) {
   const int rank = world_.first_rank + local_rank;
   const uint64_t generation = world_.generation;
-  auto writer = TRY(RankLogWriter::open(
-      run_.log(generation, rank), run_.log_index(generation, rank), system_clock().unix_time_ns()));
-  Pipe out = TRY(make_pipe());
-  Pipe err = TRY(make_pipe());
+  const int64_t now_unix_ns = system_clock().unix_time_ns();
+  auto log = TRY(RankLogWriter::open(run_.log(generation, rank), run_.log_index(generation, rank),
+                                     now_unix_ns));
+  std::optional<RankLogWriter> error_log;
+  Pipe out;
+  Pipe err;
+  if (writes_logs_itself(local_rank)) {
+    error_log = TRY(RankLogWriter::open(run_.error_log(generation, rank),
+                                        run_.error_log_index(generation, rank), now_unix_ns,
+                                        LogStream::kStderr));
+  } else {
+    out = TRY(make_pipe());
+    err = TRY(make_pipe());
+  }
   Fd ring = TRY(create_ring(rank, generation));
 
   const WorkerPlace place{.local_rank = local_rank,
@@ -58,13 +73,18 @@ Status WorkerSet::start_one(int local_rank) {
   const pid_t pid = TRY(spawn({.argv = std::move(launch.argv),
                                .env = std::move(launch.env),
                                .working_dir = spec_.working_dir,
-                               .stdout_fd = out.write_end.get(),
-                               .stderr_fd = err.write_end.get(),
+                               .stdout_fd = error_log ? log.log_fd() : out.write_end.get(),
+                               .stderr_fd = error_log ? error_log->log_fd() : err.write_end.get(),
                                .inherited_fds = {ring.get()},
                                .new_session = true,
                                .parent_death_signal = SIGKILL,
                                .pid_variable = "SHANTY_WORKER_PID"}));
-  pump_.add(std::move(out.read_end), std::move(err.read_end), std::move(writer));
+  if (error_log) {
+    pump_.add_direct(LogStream::kStdout, std::move(log));
+    pump_.add_direct(LogStream::kStderr, std::move(*error_log));
+  } else {
+    pump_.add(std::move(out.read_end), std::move(err.read_end), std::move(log));
+  }
   Worker worker{.local_rank = local_rank, .rank = rank, .pid = pid, .alive = true};
   worker.ring.emplace(TRY(RingReader::map(ring.get())));
   workers_.push_back(std::move(worker));

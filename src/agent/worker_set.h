@@ -67,6 +67,7 @@ class WorkerSet {
 
  private:
   Status start_one(int local_rank);
+  bool writes_logs_itself(int local_rank) const;
 
   const AgentSpec& spec_;
   const RunDir& run_;

@@ -274,6 +274,14 @@ std::optional<StdMap> read_std(std::string_view text) {
   return map;
 }
 
+// The streams (1 stdout, 2 stderr, 3 both) that `map` says for a local rank.
+int streams_of(const StdMap& map, int local_rank) {
+  if (map.all) return *map.all;
+  const auto entry = std::find_if(map.ranks.begin(), map.ranks.end(),
+                                  [&](const auto& e) { return e.first == local_rank; });
+  return entry == map.ranks.end() ? 0 : entry->second;
+}
+
 // A redirected stream is only in the files; a teed one is shown as well.
 Failed read_output(RunConfig& config, const RunOptions& options) {
   const auto redirects = read_std(options.redirects.empty() ? "0" : options.redirects);
@@ -283,16 +291,18 @@ Failed read_output(RunConfig& config, const RunOptions& options) {
         "-r and -t take 0 (none), 1 (stdout), 2 (stderr), 3 (both), or a map such as "
         "0:3,1:1 by local rank");
   }
+  for (int rank = 0; rank < config.slots; ++rank) {
+    if ((streams_of(*redirects, rank) & ~streams_of(*tee, rank)) == 3) {
+      config.direct_log_ranks.push_back(rank);
+    }
+  }
   if (redirects->all) {
     const int hidden = *redirects->all & ~tee->all.value_or(0);
     config.show_stdout = (hidden & 1) == 0;
     config.show_stderr = (hidden & 2) == 0;
   } else {
     for (int rank = 0; rank < config.slots; ++rank) {
-      const bool hidden =
-          std::any_of(redirects->ranks.begin(), redirects->ranks.end(),
-                      [&](const auto& entry) { return entry.first == rank && entry.second == 3; });
-      if (!hidden) config.shown_local_ranks.push_back(rank);
+      if (streams_of(*redirects, rank) != 3) config.shown_local_ranks.push_back(rank);
     }
     for (const auto& [rank, value] : redirects->ranks) {
       if (value == 1 || value == 2) {

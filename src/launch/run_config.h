@@ -46,6 +46,7 @@ struct RunConfig {
   bool show_stdout = true;
   bool show_stderr = true;
   std::vector<int> shown_local_ranks;  // empty = all
+  std::vector<int> direct_log_ranks;   // local ranks of which both streams are only in files
   bool json = false;
   bool quiet = false;
   bool hooks = true;

@@ -143,10 +143,12 @@ TEST(RunConfig, RedirectedStreamsAreHiddenUnlessTeed) {
   o.tee = "1";
   EXPECT_TRUE(config(o).show_stdout);
   EXPECT_FALSE(config(o).show_stderr);
+  EXPECT_THAT(config(o).direct_log_ranks, IsEmpty());
   o = program();
   o.nproc_per_node = "3";
   o.redirects = "1:3";
   EXPECT_THAT(config(o).shown_local_ranks, ElementsAre(0, 2));
+  EXPECT_THAT(config(o).direct_log_ranks, ElementsAre(1));
   o.redirects = "";
   EXPECT_THAT(config(o).shown_local_ranks, IsEmpty());
 }

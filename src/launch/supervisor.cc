@@ -136,6 +136,7 @@ class Supervisor::Impl {
                    .role = config_.role,
                    .elastic_max_restarts = config_.elastic_max_restarts,
                    .total_steps = config_.job.steps.value_or(0),
+                   .direct_log_ranks = config_.direct_log_ranks,
                    .grace_s = config_.grace_s,
                    .first_contact_limit_s = config_.join_limit_s,
                    .injects = config_.injects};

@@ -138,6 +138,13 @@ Status AppendFile::append(std::string_view bytes) {
   return {};
 }
 
+Status AppendFile::find_end() {
+  struct stat st{};
+  if (::fstat(fd_.get(), &st) != 0) return errno_error("stat of " + path_);
+  size_bytes_ = static_cast<uint64_t>(st.st_size);
+  return {};
+}
+
 Result<SharedLock> SharedLock::take(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.valid()) return errno_error("opening lock " + path);

@@ -34,6 +34,8 @@ class AppendFile {
  public:
   static Result<AppendFile> open(const std::string& path);
   Status append(std::string_view bytes);
+  // Takes over what others have appended through fd().
+  Status find_end();
   int fd() const { return fd_.get(); }
   uint64_t size_bytes() const { return size_bytes_; }
 

@@ -87,17 +87,28 @@ void LogMerge::discover() {
 
 void LogMerge::open_generation(uint64_t generation) {
   for (const int rank : run_.ranks("logs", generation, ".log")) {
-    if (!wants_rank(rank) || !opened_[generation].insert(rank).second) continue;
-    auto source = std::make_unique<Source>(
-        generation, rank,
-        RankLogReader(run_.log(generation, rank), run_.log_index(generation, rank)),
-        options_.split_carriage_returns);
-    if (!options_.follow) source->reader.stop_at_current_size();
-    if (options_.tail_lines > 0) source->reader.skip_to_last_lines(options_.tail_lines);
-    source->last_growth = clock_.now();
-    current_generation_ = generation;
-    sources_.push_back(std::move(source));
+    open_source(generation, rank, LogStream::kStdout);
   }
+  for (const int rank : run_.ranks("logs", generation, ".err")) {
+    open_source(generation, rank, LogStream::kStderr);
+  }
+}
+
+// `stream` tells apart the two files of a rank that writes them itself.
+void LogMerge::open_source(uint64_t generation, int rank, LogStream stream) {
+  if (!wants_rank(rank) || !opened_[generation].emplace(rank, stream).second) return;
+  RankLogReader reader =
+      stream == LogStream::kStderr
+          ? RankLogReader(run_.error_log(generation, rank), run_.error_log_index(generation, rank),
+                          stream)
+          : RankLogReader(run_.log(generation, rank), run_.log_index(generation, rank), stream);
+  auto source = std::make_unique<Source>(generation, rank, std::move(reader),
+                                         options_.split_carriage_returns);
+  if (!options_.follow) source->reader.stop_at_current_size();
+  if (options_.tail_lines > 0) source->reader.skip_to_last_lines(options_.tail_lines);
+  source->last_growth = clock_.now();
+  current_generation_ = generation;
+  sources_.push_back(std::move(source));
 }
 
 void LogMerge::read_sources() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -78,6 +79,7 @@ class LogMerge {
 
   void discover();
   void open_generation(uint64_t generation);
+  void open_source(uint64_t generation, int rank, LogStream stream);
   void read_sources();
   bool wants_to_read() const;
   void read_source(Source& source, size_t limit_bytes);
@@ -103,7 +105,7 @@ class LogMerge {
   Emit emit_;
   Skipped skipped_;
   std::vector<std::unique_ptr<Source>> sources_;
-  std::map<uint64_t, std::set<int>> opened_;  // ranks by generation
+  std::map<uint64_t, std::set<std::pair<int, LogStream>>> opened_;  // files by generation
   uint64_t current_generation_ = 0;
   // Whose giant line is being handed out: nobody else's lines come between its pieces.
   Source* owner_ = nullptr;

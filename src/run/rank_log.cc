@@ -59,7 +59,8 @@ IndexTail look_at_index(const std::string& path) {
 }  // namespace
 
 Result<RankLogWriter> RankLogWriter::open(const std::string& log_path,
-                                          const std::string& index_path, int64_t unix_ns) {
+                                          const std::string& index_path, int64_t unix_ns,
+                                          LogStream uncovered) {
   const IndexTail tail = look_at_index(index_path);
   if (file_exists(index_path) &&
       ::truncate(index_path.c_str(), static_cast<off_t>(tail.whole_bytes)) != 0) {
@@ -72,7 +73,7 @@ Result<RankLogWriter> RankLogWriter::open(const std::string& log_path,
     TRY_STATUS(writer.index_.append({header, sizeof(header)}));
   }
   if (writer.log_.size_bytes() > tail.end_offset) {
-    TRY_STATUS(writer.append_record({unix_ns, writer.log_.size_bytes(), LogStream::kStdout}));
+    TRY_STATUS(writer.append_record({unix_ns, writer.log_.size_bytes(), uncovered}));
   }
   return writer;
 }
@@ -80,6 +81,13 @@ Result<RankLogWriter> RankLogWriter::open(const std::string& log_path,
 Status RankLogWriter::append(LogStream stream, std::string_view bytes, int64_t unix_ns) {
   CHECK(stream != LogStream::kEnd);
   TRY_STATUS(log_.append(bytes));
+  return append_record({unix_ns, log_.size_bytes(), stream});
+}
+
+Status RankLogWriter::note_growth(LogStream stream, int64_t unix_ns) {
+  const uint64_t known = log_.size_bytes();
+  TRY_STATUS(log_.find_end());
+  if (log_.size_bytes() <= known) return {};
   return append_record({unix_ns, log_.size_bytes(), stream});
 }
 
@@ -154,7 +162,7 @@ std::vector<LogChunk> RankLogReader::read(bool writer_gone, size_t limit_bytes) 
   }
   const bool uncovered = queued_.empty() && budget > 0 && (writer_gone || index_bad_);
   if (uncovered && log_size() > log_offset_) {
-    chunks.push_back(read_chunk({last_unix_ns_, log_size(), LogStream::kStdout}, budget));
+    chunks.push_back(read_chunk({last_unix_ns_, log_size(), uncovered_}, budget));
   }
   return chunks;
 }
@@ -162,7 +170,7 @@ std::vector<LogChunk> RankLogReader::read(bool writer_gone, size_t limit_bytes) 
 LogChunk RankLogReader::read_chunk(const LogIndexRecord& record, size_t limit_bytes) {
   LogChunk chunk;
   chunk.unix_ns = record.unix_ns;
-  chunk.stream = record.stream == LogStream::kEnd ? LogStream::kStdout : record.stream;
+  chunk.stream = record.stream == LogStream::kEnd ? uncovered_ : record.stream;
   const uint64_t wanted = record.end_offset - log_offset_;
   chunk.bytes = read_at(log_.get(), log_offset_, std::min<uint64_t>(wanted, limit_bytes));
   log_offset_ += chunk.bytes.size();

@@ -16,13 +16,18 @@
 namespace shanty {
 
 // Writes what one rank of one generation prints: the bytes to .log, when and from which stream to
-// .idx. One writer. Opening what an earlier writer left goes on behind it.
+// .idx. One writer (the rank itself may be the one of the log). Opening what an earlier writer left
+// goes on behind it.
 class RankLogWriter {
  public:
+  // What an earlier writer left outside the index counts as `uncovered`.
   static Result<RankLogWriter> open(const std::string& log_path, const std::string& index_path,
-                                    int64_t unix_ns);
+                                    int64_t unix_ns, LogStream uncovered = LogStream::kStdout);
   // One write(2) to the log, then one to the index. `stream` is not kEnd.
   Status append(LogStream stream, std::string_view bytes, int64_t unix_ns);
+  // For a log that the rank writes itself, through log_fd(): says what has come since, if anything.
+  Status note_growth(LogStream stream, int64_t unix_ns);
+  int log_fd() const { return log_.fd(); }
   // Says that no more will come. Readers then close an unfinished last line.
   Status finish(int64_t unix_ns);
   uint64_t size_bytes() const { return log_.size_bytes(); }
@@ -43,14 +48,16 @@ struct LogChunk {
 };
 
 // Follows one rank's log. The files need not exist yet and may be torn: bytes that the index does
-// not cover count as stdout at the time of the last record before them, once no record comes for
-// them (see read()).
+// not cover count as stdout (or as told) at the time of the last record before them, once no record
+// comes for them (see read()).
 class RankLogReader {
  public:
   static constexpr size_t kMaxReadBytes = 256 * 1024;
 
-  RankLogReader(std::string log_path, std::string index_path)
-      : log_path_(std::move(log_path)), index_path_(std::move(index_path)) {}
+  // `uncovered` is the stream of bytes that the index says nothing about.
+  RankLogReader(std::string log_path, std::string index_path,
+                LogStream uncovered = LogStream::kStdout)
+      : log_path_(std::move(log_path)), index_path_(std::move(index_path)), uncovered_(uncovered) {}
 
   // At most `limit_bytes` of new output, in order. `writer_gone` says that nobody writes these
   // files any more: then bytes beyond the index are handed out too.
@@ -79,6 +86,7 @@ class RankLogReader {
 
   std::string log_path_;
   std::string index_path_;
+  LogStream uncovered_;
   Fd log_;
   Fd index_;
   bool index_bad_ = false;  // not an index: treat all bytes as uncovered

@@ -131,6 +131,21 @@ TEST_F(RankLogTest, AFileThatIsNoIndexIsIgnored) {
   EXPECT_THAT(texts(reader.read(false)), ElementsAre("0o:content"));
 }
 
+TEST_F(RankLogTest, TellsWhatTheRankItselfWroteWhenItLooks) {
+  RankLogReader reader(log_, index_, LogStream::kStderr);
+  RankLogWriter w = writer();
+  append(log_, "one\n");
+  ASSERT_TRUE(w.note_growth(LogStream::kStderr, 10).ok());
+  ASSERT_TRUE(w.note_growth(LogStream::kStderr, 11).ok());
+  append(log_, "two\n");
+  EXPECT_THAT(texts(reader.read(false)), ElementsAre("10e:one\n"));
+  EXPECT_THAT(texts(reader.read(true)), ElementsAre("10e:two\n"));
+  ASSERT_TRUE(w.note_growth(LogStream::kStderr, 12).ok());
+  ASSERT_TRUE(w.finish(13).ok());
+  EXPECT_TRUE(reader.read(true).empty());
+  EXPECT_TRUE(reader.ended());
+}
+
 TEST_F(RankLogTest, SkipsForwardToTheEnd) {
   RankLogWriter w = writer();
   for (int i = 0; i < 100; ++i) {

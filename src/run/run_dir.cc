@@ -153,6 +153,14 @@ std::string RunDir::log_index(uint64_t generation, int rank) const {
   return fmt::format("{}/rank-{:05}.idx", generation_dir(path_, "logs", generation), rank);
 }
 
+std::string RunDir::error_log(uint64_t generation, int rank) const {
+  return fmt::format("{}/rank-{:05}.err", generation_dir(path_, "logs", generation), rank);
+}
+
+std::string RunDir::error_log_index(uint64_t generation, int rank) const {
+  return error_log(generation, rank) + ".idx";
+}
+
 std::string RunDir::steps(uint64_t generation, int rank) const {
   return fmt::format("{}/rank-{:05}.steps", generation_dir(path_, "steps", generation), rank);
 }

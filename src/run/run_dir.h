@@ -56,6 +56,9 @@ class RunDir {
   std::string logs_dir() const { return path_ + "/logs"; }
   std::string log(uint64_t generation, int rank) const;
   std::string log_index(uint64_t generation, int rank) const;
+  // Of a rank that writes its streams straight into files: stdout goes into log(), stderr here.
+  std::string error_log(uint64_t generation, int rank) const;
+  std::string error_log_index(uint64_t generation, int rank) const;
   std::string steps(uint64_t generation, int rank) const;
   std::string error_json(uint64_t generation, int rank) const;
   std::string elastic_error_json(uint64_t generation, int rank) const;
