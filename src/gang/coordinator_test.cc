@@ -281,6 +281,15 @@ TEST_F(CoordinatorTest, AStopEndsAsStoppedOnceAllAreIdle) {
   EXPECT_EQ(state.end_reason, "SIGTERM");
 }
 
+TEST_F(CoordinatorTest, ANodeThatGoesDuringAStopOnRequestIsNoFailure) {
+  start_two();
+  step(StopRequested{"SIGINT"});
+  set_phase(1, AgentPhase::kIdle);
+  pass(4'000, {1});
+  EXPECT_EQ(state.outcome, Outcome::kStopped);
+  EXPECT_TRUE(state.history.empty());
+}
+
 TEST_F(CoordinatorTest, AnAgentThatDoesNotStopFailsTheJobByName) {
   state.config.stop_limit = seconds(5);
   start_two();

@@ -179,7 +179,7 @@ void lose_seat(Turn& t, Member& m, const std::string& reason, int64_t unix_ns) {
   // A node that went silent after its ranks had ended is not why they did.
   const bool had_ended = m.report.phase == AgentPhase::kIdle && !m.report.leaving &&
                          m.report.world.generation == t.s.world.generation;
-  if (had_ended) return;
+  if (had_ended || t.s.stop_reason) return;
   t.s.candidates.push_back({.node_rank = m.seat,
                             .node = m.report.node,
                             .node_reason = reason,
