@@ -51,7 +51,7 @@ def part_of(entry: Entry, replicas: Copies) -> Part | None:
     """None where this rank is not in the tensor's mesh. `replicas` are those of plain tensors."""
     tensor = entry.tensor
     if hasattr(tensor, "_local_tensor") and hasattr(tensor, "placements"):
-        return _part_of_dtensor(entry.name, tensor)
+        return _part_of_dtensor(entry.name, tensor, replicas)
     _check_supported(entry.name, tensor)
     local = tensor.detach()
     if entry.flat is not None and local.dim() == 1 and local.numel() == entry.flat.count:
@@ -147,7 +147,7 @@ def _piece(entry: Entry, part: Part, first: int, last: int) -> Piece | None:
     return Piece(spec, local, plain and not entry.volatile and size >= PULL_BYTES)
 
 
-def _part_of_dtensor(name: str, tensor: Any) -> Part | None:
+def _part_of_dtensor(name: str, tensor: Any, replicas: Copies) -> Part | None:
     mesh, placements, local = tensor.device_mesh, tensor.placements, tensor._local_tensor.detach()
     _check_supported(name, local)
     coordinate = mesh.get_coordinate()
@@ -161,14 +161,43 @@ def _part_of_dtensor(name: str, tensor: Any) -> Part | None:
             f"cannot checkpoint {name}: this rank holds {tuple(local.shape)} of it, and torch says "
             f"that {placements} make {tuple(shape)}; such a mixed sharding is not supported"
         )
-    index, count, copied = 0, 1, []
+    index, count = (0, 1) if replicas == ALONE else _mesh_among_its_like(mesh)
+    copied = []
     for dimension, placement in enumerate(placements):
         if placement.is_replicate():
             size = mesh.size(dimension)
             index, count = index * size + coordinate[dimension], count * size
             copied.append(dimension)
-    copies = Copies(f"{mesh} {copied} {tuple(coordinate)}", index, count) if copied else ALONE
+    copies = ALONE
+    if count > 1:
+        copies = Copies(f"{mesh} {copied} {tuple(coordinate)}", index, count)
     return Part(tuple(tensor.shape), tuple(offsets), None, local, copies)
+
+
+def _mesh_among_its_like(mesh: Any) -> tuple[int, int]:
+    """A mesh may be one of several slices of another: tensor parallel leaves a tensor that is not in
+    its plan to FSDP2, each of whose meshes then has the whole of it. (Which one, of how many.)"""
+    root = _root_of(mesh)
+    spread = torch.isin(root.mesh, mesh.mesh).nonzero()
+    index, count = 0, 1
+    for dimension, own in enumerate(root.get_coordinate() or ()):
+        if len(spread[:, dimension].unique()) == 1:
+            size = root.size(dimension)
+            index, count = index * size + own, count * size
+    return index, count
+
+
+def _root_of(mesh: Any) -> Any:
+    if hasattr(mesh, "_get_root_mesh"):
+        return mesh._get_root_mesh()
+    from torch.distributed import device_mesh  # before torch 2.8
+
+    resources = getattr(device_mesh, "_mesh_resources", None)
+    if resources is None:
+        return mesh
+    if hasattr(resources, "get_root_mesh"):
+        return resources.get_root_mesh(mesh)
+    return resources.get_parent_mesh(mesh) or mesh
 
 
 def _local_box(tensor: Any) -> tuple[Any, Any]:
