@@ -7,9 +7,12 @@ case found.
 from __future__ import annotations
 
 import faulthandler
+import hashlib
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -19,19 +22,32 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import shanty
 
-HALF, BATCH, ACCUMULATE, SAMPLES = 5, 3, 2, 64
+# An epoch has three steps and ends with a smaller batch.
+HALF, BATCH, ACCUMULATE, SAMPLES_PER_RANK = 5, 3, 2, 17
 # What is reshaped into what, by the number of ranks.
 KINDS = {
     1: ("plain", "fsdp2"),
     2: ("ddp", "fsdp2", "fsdp1"),
-    3: ("ddp", "fsdp2"),
-    4: ("fsdp2", "fsdp1"),
+    3: ("ddp", "fsdp2", "fsdp1"),
+    4: ("ddp", "fsdp2", "fsdp1", "hsdp", "tp"),
+    6: ("ddp", "fsdp2"),
+    8: ("ddp", "fsdp2", "hsdp"),
 }
+FEW_WORLDS = {1, 3}  # with which the other kinds are exchanged
+# One epoch: (ranks, steps of the optimizer), one after the other.
+LEGS = ((1, 3), (2, 2), (3, 2), (4, 2), (6, 2), (8, 1), (3, 1), (2, 2))
 HANG_LIMIT_S = float(os.environ.get("HANG_LIMIT_S", "150"))
 
 
@@ -61,17 +77,26 @@ class Case:
         optimizer: Callable[..., torch.optim.Optimizer],
         dtype: torch.dtype = torch.float32,
         norm: type = nn.LayerNorm,
+        samples: int = 0,
+        alike: int = 1,  # ranks that train on the same, as those of tensor parallel do
     ) -> None:
         torch.manual_seed(5)
-        rank = dist.get_rank() if dist.is_initialized() else 0
+        together = dist.is_initialized()
+        rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+        rank, world = rank // alike, world // alike
+        samples = samples or SAMPLES_PER_RANK * world
         self.model = wrap(Net(norm).to(dtype))
+        self.dtype = dtype
         self.optimizer = optimizer(self.model.parameters())
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 3, 0.5)
-        inputs, targets = torch.randn(SAMPLES, 8).to(dtype), torch.randn(SAMPLES, 8).to(dtype)
-        plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True)
-        self.loader = shanty.ResumableLoader(plain, seed=3)
+        inputs, targets = torch.randn(samples, 8).to(dtype), torch.randn(samples, 8).to(dtype)
+        data = TensorDataset(inputs, targets, torch.arange(samples))
+        sampler = shanty.ResumableSampler(data, seed=3, rank=rank, world_size=world)
+        plain = DataLoader(data, batch_size=BATCH, sampler=sampler)
+        self.loader = shanty.ResumableLoader(plain)
         torch.manual_seed(100 + rank)
         self.step = 0
+        self.seen: list[int] = []
 
     def attach(self, directory: Path) -> shanty.Checkpointer:
         return shanty.Checkpointer(directory).attach(
@@ -83,7 +108,8 @@ class Case:
 
     def train(self, until: int, each: Callable[[int], None] = lambda step: None) -> None:
         while self.step < until:
-            for i, (inputs, targets) in enumerate(self.loader, 1):
+            for i, (inputs, targets, numbers) in enumerate(self.loader, 1):
+                self.seen += numbers.tolist()
                 loss = (self.model(inputs) - targets).square().mean() / ACCUMULATE
                 loss.backward()
                 if i % ACCUMULATE:
@@ -96,9 +122,15 @@ class Case:
                 if self.step == until:
                     break
 
+    def warm_up(self) -> None:
+        """DistributedDataParallel orders its sums anew after its first step."""
+        self.model(torch.ones(2, 8, dtype=self.dtype)).sum().backward()
+        self.optimizer.zero_grad()
+
     def everything(self) -> dict[str, Any]:
         """This rank's own: shards stay shards."""
         state: dict[str, Any] = {"random": torch.rand(3), "lr": self.scheduler.get_last_lr()}
+        state["seen"] = self.seen
         for name, tensor in self.model.state_dict().items():
             state[name] = local(tensor).clone()
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -120,19 +152,43 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
 
 
-def fsdp2(model: nn.Module) -> nn.Module:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+def sharded(model: nn.Module, mesh: Any) -> nn.Module:
     fully_shard(model.middle, mesh=mesh)
     return fully_shard(model, mesh=mesh)
 
 
-def fsdp1(model: nn.Module) -> nn.Module:
-    from torch.distributed.fsdp import FullyShardedDataParallel
+def fsdp2(model: nn.Module) -> nn.Module:
+    return sharded(model, init_device_mesh("cpu", (dist.get_world_size(),)))
 
+
+def hsdp(model: nn.Module) -> nn.Module:
+    """Two copies, each in shards."""
+    shape = (2, dist.get_world_size() // 2)
+    return sharded(model, init_device_mesh("cpu", shape, mesh_dim_names=("copy", "shard")))
+
+
+def tp(model: nn.Module) -> nn.Module:
+    """Tensor parallel by two, and FSDP2 over the rest; what the plan leaves out has no mesh but
+    FSDP2's."""
+    shape = (dist.get_world_size() // 2, 2)
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data", "tensor"))
+    plan = {"middle": ColwiseParallel(), "out": RowwiseParallel()}
+    parallelize_module(model, mesh["tensor"], plan)
+    return sharded(model, mesh["data"])
+
+
+def fsdp1(model: nn.Module) -> nn.Module:
     return FullyShardedDataParallel(model, use_orig_params=True, device_id=torch.device("cpu"))
+
+
+WRAPS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "plain": lambda model: model,
+    "ddp": DistributedDataParallel,
+    "fsdp2": fsdp2,
+    "fsdp1": fsdp1,
+    "hsdp": hsdp,
+    "tp": tp,
+}
 
 
 def cases(world: int) -> dict[str, Callable[[], Case]]:
@@ -142,12 +198,18 @@ def cases(world: int) -> dict[str, Callable[[], Case]]:
             "sgd": lambda: Case(lambda m: m, sgd),
             "bf16": lambda: Case(lambda m: m, adamw, torch.bfloat16),
         }
-    return {
+    found = {
         "ddp": lambda: Case(DistributedDataParallel, adamw, norm=nn.BatchNorm1d),
         "fsdp2": lambda: Case(fsdp2, adamw),
-        "fsdp2 sgd": lambda: Case(fsdp2, sgd),
-        "fsdp1": lambda: Case(fsdp1, adamw),
     }
+    if world == 2:
+        found["fsdp2 sgd"] = lambda: Case(fsdp2, sgd)
+        found["fsdp1"] = lambda: Case(fsdp1, adamw)
+    if world == 4:
+        found["fsdp2 bf16"] = lambda: Case(fsdp2, adamw, torch.bfloat16)
+        found["hsdp"] = lambda: Case(hsdp, adamw)
+        found["tp"] = lambda: Case(tp, adamw, alike=2)
+    return found
 
 
 # Modes. Each runs on all ranks and returns what it found.
@@ -186,12 +248,15 @@ def resume(directory: Path, rank: int, world: int) -> dict[str, str]:
     found = {}
     for name, make in cases(world).items():
         case = make()
+        if name == "ddp" and world > 2:
+            case.warm_up()
         with case.attach(directory / name) as checkpointer:
             loaded = checkpointer.load()
             assert loaded is not None
             case.step = loaded.step
             case.train(2 * HALF)
         expected = torch.load(directory / f"{name} {rank}.pt")
+        expected["seen"] = expected["seen"][-len(case.seen) :]
         state = case.everything()
         wrong = [
             key
@@ -208,26 +273,93 @@ def same(one: Any, other: Any) -> bool:
 
 
 def reshape(directory: Path, rank: int, world: int) -> dict[str, str]:
-    """Every world of up to `world` ranks saves, and every one loads what each saved."""
+    """Every world saves, by engines of each rank; every world loads what each saved, by one engine
+    for all ranks."""
     found = {}
     barrier = dist.FileStore(str(directory / "barrier"), world)
     for turn in ("save", "load"):
-        for size in range(1, world + 1):
+        if turn == "load":
+            os.environ["SHANTY_CKPT_SOCKET"] = socket_name(directory)
+        for size in KINDS:
             if rank < size:
                 meet(directory / f"{turn} {size}", rank, size, alone=True)
                 for kind in KINDS[size]:
                     if turn == "save":
                         save_known(directory / f"{kind} {size}", kind)
-                        continue
-                    for saved in sorted(directory.glob("* [1-9]")):
-                        if saved.is_dir():
-                            key = f"{saved.name} into {kind} {size}"
-                            found[key] = load_known(saved, kind)
+                    else:
+                        found.update(load_all(directory, kind, size))
                 dist.destroy_process_group()
             barrier.add(f"{turn} {size}", 1)
             while barrier.add(f"{turn} {size}", 0) < world:
                 time.sleep(0.05)
     return found
+
+
+def load_all(directory: Path, kind: str, size: int) -> dict[str, str]:
+    expected, case = known(kind, True), known(kind, False)
+    found = {}
+    for saving, kinds in KINDS.items():
+        for saved in kinds:
+            if exchanged(saved, saving, kind, size):
+                loaded = load_known(directory / f"{saved} {saving}", expected, case)
+                found[f"{saved} {saving} into {kind} {size}"] = loaded
+    return found
+
+
+def exchanged(saved: str, saving: int, kind: str, size: int) -> bool:
+    """All pairs of worlds, by way of FSDP2."""
+    both, worlds = {saved, kind}, {saving, size}
+    return "fsdp2" in both and (both <= {"plain", "ddp", "fsdp2"} or bool(worlds & FEW_WORLDS))
+
+
+def epoch(directory: Path, rank: int, world: int) -> dict[str, list[int]]:
+    """An epoch whose every leg is trained by another number of ranks. Returns the samples that this
+    rank took part with."""
+    barrier = dist.FileStore(str(directory / "barrier"), world)
+    seen: dict[str, list[int]] = {"ddp": [], "fsdp2": []}
+    consumed = 0
+    for leg, (size, steps) in enumerate(LEGS):
+        if rank < size:
+            meet(directory / f"leg {leg}", rank, size, alone=True)
+            for kind in seen:
+                seen[kind] += one_leg(directory / kind, WRAPS[kind], consumed, steps)
+            dist.destroy_process_group()
+        consumed += size * steps * ACCUMULATE * BATCH
+        barrier.add(f"leg {leg}", 1)
+        while barrier.add(f"leg {leg}", 0) < world:
+            time.sleep(0.05)
+    return seen
+
+
+def one_leg(
+    directory: Path, wrap: Callable[[nn.Module], nn.Module], consumed: int, steps: int
+) -> list[int]:
+    case = Case(wrap, adamw, samples=sum(n * m for n, m in LEGS) * ACCUMULATE * BATCH)
+    saved = directory.with_suffix(".sha256")
+    with case.attach(directory) as checkpointer:
+        loaded = checkpointer.load()
+        if loaded is not None:
+            case.step = loaded.step
+            assert digest(case) == saved.read_text(), "the tensors differ from those saved"
+        assert (loaded.samples if loaded is not None else 0) == consumed
+        case.train(case.step + steps)
+        checkpointer.save(case.step).wait(60)
+        content = digest(case)
+        if not dist.get_rank():
+            saved.write_text(content)
+    return case.seen
+
+
+def digest(case: Case) -> str:
+    """Of all whole tensors, the same on each rank."""
+    everything = list(case.model.state_dict().values())
+    for parameter in case.model.parameters():
+        everything += [value for _, value in sorted(case.optimizer.state[parameter].items())]
+    text = hashlib.sha256()
+    for tensor in everything:
+        whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+        text.update(whole.detach().contiguous().numpy().tobytes())
+    return text.hexdigest()
 
 
 def reshape_save(directory: Path, rank: int, world: int) -> dict[str, str]:
@@ -239,13 +371,12 @@ def reshape_save(directory: Path, rank: int, world: int) -> dict[str, str]:
 
 def known(kind: str, fill: bool) -> Case:
     """Without training: tensors are filled by their names, whatever the world."""
-    wraps = {"plain": lambda m: m, "ddp": DistributedDataParallel, "fsdp2": fsdp2, "fsdp1": fsdp1}
     plain = Net(nn.LayerNorm)
     values = {name: value_of(name, p.shape) for name, p in plain.named_parameters()}
     with torch.no_grad():
         for name, parameter in plain.named_parameters():
             parameter.copy_(values[name] if fill else 0)
-    case = Case(lambda _: wraps[kind](plain), adamw)
+    case = Case(lambda _: WRAPS[kind](plain), adamw, samples=64)
     if fill:
         # A step would change all; its moments are filled from the shards of parameters.
         for parameter in case.model.parameters():
@@ -269,11 +400,14 @@ def save_known(directory: Path, kind: str) -> None:
         checkpointer.save(3).wait(60)
 
 
-def load_known(directory: Path, kind: str) -> str:
-    expected, case = known(kind, True), known(kind, False)
+def load_known(directory: Path, expected: Case, case: Case) -> str:
+    case.optimizer.state.clear()
+    with torch.no_grad():
+        for parameter in case.model.parameters():
+            local(parameter).zero_()
     with case.attach(directory) as checkpointer:
         loaded = checkpointer.load()
-    assert loaded is not None
+    assert loaded is not None and loaded.source == "disk"
     pairs = list(zip(expected.model.parameters(), case.model.parameters()))
     for one, other in pairs:
         if not torch.equal(local(one), local(other)):
@@ -289,6 +423,21 @@ def meet(path: Path, rank: int, world: int, alone: bool = False) -> None:
         dist.init_process_group(
             "gloo", init_method=f"file://{path}.met", rank=rank, world_size=world
         )
+
+
+def socket_name(directory: Path) -> str:
+    return f"shanty-test-{directory}"
+
+
+def start_engine(directory: Path) -> None:
+    """One for all ranks, as an agent starts it; it ends with this process."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0" + socket_name(directory))
+        listener.listen(max(KINDS))
+        command = [os.environ["SHANTY_BINARY"], "ckpt-engine", "--listen-fd"]
+        parent = ["--parent-pid", str(os.getpid())]
+        fd = listener.fileno()
+        subprocess.Popen([*command, str(fd), *parent], pass_fds=[fd], stdout=subprocess.DEVNULL)
 
 
 def run_rank(mode: str, directory: Path, rank: int, world: int) -> int:
@@ -307,6 +456,8 @@ def run_rank(mode: str, directory: Path, rank: int, world: int) -> int:
 
 def main() -> int:
     mode, world, directory = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    if mode == "reshape":
+        start_engine(directory)
     pids = []
     for rank in range(world):
         pid = os.fork()
