@@ -137,13 +137,19 @@ def test_a_damaged_checkpoint_is_passed_over(start, script, tmp_path, undisturbe
     run.assert_nothing_left()
 
 
-def test_sigterm_saves_and_then_leaves(start, script, tmp_path):
-    run = start("--nproc-per-node", 2, script(SCRIPT), tmp_path / "ckpt", 100000, "never", 0.05)
+@pytest.mark.parametrize("flags", [("--nproc-per-node", 2),
+                                   ("--nnodes", 2, "--nproc-per-node", 2)], ids=["node", "nodes"])
+def test_sigterm_saves_and_then_leaves(start, script, tmp_path, flags):
+    run = start(*flags, script(SCRIPT), tmp_path / "ckpt", 100000, "never", 0.05)
     wait_until(lambda: list((tmp_path / "ckpt").glob("step-*")), "a first checkpoint", 90)
     before = {path.name for path in (tmp_path / "ckpt").glob("step-*")}
     run.process.send_signal(signal.SIGTERM)
     run.wait()
     assert run.report()["outcome"] == "stopped", run.describe()
+    ends = [e["text"] for e in run.events() if e["kind"] == "worker_exited"]
+    assert len(ends) == run.report()["world_size"], run.describe()
+    # None was killed because the grace was over.
+    assert all(text.endswith("was ended by SIGTERM") for text in ends), ends
     listed = json.loads(ckpt("ls", tmp_path / "ckpt", "--json").stdout)["checkpoints"]
     steps = [c["step"] for c in listed]
     last = run.report()["last_step"] + 1
