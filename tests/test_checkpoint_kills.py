@@ -33,9 +33,10 @@ needs_strace = pytest.mark.skipif(not strace_works(), reason="strace may not tra
 
 
 class Engine:
-    """An engine that dies at the `number`-th `call` of one of its threads, and its only trainer."""
+    """An engine that dies at the `number`-th `call` of one of its threads, and one of its trainers.
+    `inside`: a command that runs the engine elsewhere."""
 
-    def __init__(self, call: str = "", number: int = 0):
+    def __init__(self, call: str = "", number: int = 0, inside: tuple[str, ...] = ()):
         name = f"shanty-test-{os.getpid()}-{time.time_ns()}"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind("\0" + name)
@@ -45,7 +46,7 @@ class Engine:
             if call:
                 command = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
                            "-e", f"inject={call}:signal=SIGKILL:when={number}", *command]
-            self.process = subprocess.Popen(command, pass_fds=[listener.fileno()],
+            self.process = subprocess.Popen([*inside, *command], pass_fds=[listener.fileno()],
                                             stderr=subprocess.DEVNULL)
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect("\0" + name)
@@ -69,21 +70,33 @@ class Engine:
             data += part
         return data
 
+    def hello(self, root, rank: int = 0, world_size: int = 1, **other) -> dict:
+        """`other` has at least the generation."""
+        self.rank, self.world_size = rank, world_size
+        return self.ask(op="hello", protocol=1, root=str(root), rank=rank, world_size=world_size,
+                        local_world_size=1, run="test", keep=2, **other)
+
+    def begin_save(self, step: int):
+        """This rank's share of a tensor whose every element is `step`."""
+        count = FLOATS // self.world_size
+        self.memory = (ctypes.c_float * count)(*([float(step)] * count))
+        layout = self.ask(op="layout", aliases={}, tensors=[dict(
+            name="w", group="model", dtype="F32", shape=[FLOATS], offsets=[self.rank * count],
+            piece_shape=[count], nbytes=4 * count, mode="pull")])
+        slot = self.ask(op="begin", layout=layout["layout"], step=step)["slot"]
+        pointer = base64.b64encode(struct.pack("<Q", ctypes.addressof(self.memory))).decode()
+        self.ask(op="save", slot=slot, step=step, pointers=pointer, state={},
+                 **{"global": {"step": step}})
+
+    def end_of_save(self, step: int, limit_s: float = 30) -> dict:
+        return self.ask(op="wait", step=step, state="committed", limit_s=limit_s)
+
     def save(self, root, step: int) -> bool:
         """Whether it was told to be committed."""
-        memory = (ctypes.c_float * FLOATS)(*([float(step)] * FLOATS))
         try:
-            self.ask(op="hello", protocol=1, root=str(root), rank=0, world_size=1,
-                     local_world_size=1, generation=step, run="test", keep=2)
-            layout = self.ask(op="layout", aliases={}, tensors=[dict(
-                name="w", group="model", dtype="F32", shape=[FLOATS], offsets=[0],
-                piece_shape=[FLOATS], nbytes=4 * FLOATS, mode="pull")])
-            slot = self.ask(op="begin", layout=layout["layout"], step=step)["slot"]
-            pointer = base64.b64encode(struct.pack("<Q", ctypes.addressof(memory))).decode()
-            self.ask(op="save", slot=slot, step=step, pointers=pointer, state={},
-                     **{"global": {"step": step}})
-            end = self.ask(op="wait", step=step, state="committed", limit_s=30)
-            return end["state"] == "committed"
+            self.hello(root, generation=step)
+            self.begin_save(step)
+            return self.end_of_save(step)["state"] == "committed"
         except (OSError, RuntimeError):
             return False
 
