@@ -1,12 +1,14 @@
 // Rank stores, a leader and the channel between them, as in an engine, without its sockets.
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -227,6 +229,25 @@ TEST_F(EngineTest, AStepThatALaterGenerationSavesAgainIsNotMixedWithTheFirst) {
   ASSERT_TRUE(reader.ok() && *reader != nullptr);
   EXPECT_EQ((*reader)->manifest().id.generation, 1U);
   expect_content(**reader, 5000);
+}
+
+TEST_F(EngineTest, ATrialOfTheStorageLeavesNothingBehind) {
+  struct rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit limit{.rlim_cur = 5000, .rlim_max = before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto tried = channels_[0]->ask("probe", "1", "", seconds(30));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(tried.ok());
+  EXPECT_THAT(tried.error().message, HasSubstr("File too large"));
+  EXPECT_EQ(list_directory(root_).value(), std::vector<std::string>{"GENERATION"});
+  // What a killed process leaves goes when the next one opens the directory.
+  ASSERT_TRUE(replace_file(root_ + "/.probe-1234", "left").ok());
+  begin_generation(1);
+  EXPECT_FALSE(channels_[0]->ask("nonsense", "", "", seconds(30)).ok());
+  EXPECT_EQ(list_directory(root_).value(), std::vector<std::string>{"GENERATION"});
 }
 
 TEST_F(EngineTest, ASpoiledSaveIsTakenBack) {

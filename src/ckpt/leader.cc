@@ -38,6 +38,8 @@ constexpr size_t kMaxRememberedSaves = 16;
 constexpr int kVerifyThreads = 1;
 constexpr double kSlowSaveSeconds = 600;
 constexpr uint64_t kSpeedProbeBytes = uint64_t{16} << 20;
+// Of the free space, for saves go on meanwhile.
+constexpr uint64_t kSpeedProbeShare = 32;
 
 // One question of each rank, answered together.
 struct Gathering {
@@ -244,7 +246,7 @@ class LeaderImpl : public Leader {
 
   void on_probe(const Question& question, const Answer& answer) {
     if (!probe_written_) {
-      probe_ = ".probe-" + hex(secure_random_bytes(8));
+      probe_ = std::string(kProbePrefix) + hex(secure_random_bytes(8));
       probe_written_ = write_probe();
     }
     if (!probe_written_->ok()) return answer(probe_written_->error());
@@ -258,18 +260,25 @@ class LeaderImpl : public Leader {
     if (!fence_) return Error{"the checkpoint directory is not open"};
     if (!*fence_) return fence_->error();
     const std::string path = options_.root + "/" + probe_;
+    std::string content = probe_;
+    content.resize(std::max<size_t>(probe_.size(), probe_bytes()));
     const auto begin = std::chrono::steady_clock::now();
-    {
-      const auto file = TRY(vfs_.open(path, {.create = true, .write = true}));
-      const std::string block(kSpeedProbeBytes, '\0');
-      TRY_STATUS(file->write_at(0, probe_ + block.substr(probe_.size())));
-      TRY_STATUS(file->sync());
-      TRY_STATUS(file->close());
-    }
+    TRY_STATUS(write_new_file(vfs_, path, content));
     TRY_STATUS(vfs_.sync_directory(options_.root));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    bytes_per_second_ = static_cast<double>(kSpeedProbeBytes) / std::max(took.count(), 1e-6);
+    bytes_per_second_ = static_cast<double>(content.size()) / std::max(took.count(), 1e-6);
     return {};
+  }
+
+  std::optional<uint64_t> free_bytes() const {
+    struct statvfs space{};
+    if (::statvfs(options_.root.c_str(), &space) != 0) return std::nullopt;
+    return uint64_t{space.f_bavail} * space.f_frsize;
+  }
+
+  uint64_t probe_bytes() const {
+    const auto free = free_bytes();
+    return free ? std::min(kSpeedProbeBytes, *free / kSpeedProbeShare) : kSpeedProbeBytes;
   }
 
   Result<std::string> judge_probes(const Gathering& gathering) {
@@ -306,19 +315,17 @@ class LeaderImpl : public Leader {
   }
 
   void judge_space(uint64_t bytes, json& findings) const {
-    struct statvfs space{};
-    if (::statvfs(options_.root.c_str(), &space) == 0) {
-      const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
+    if (const auto free = free_bytes()) {
       const uint64_t wanted = bytes * (options_.keep + 1);
-      if (free < bytes) {
+      if (*free < bytes) {
         findings.push_back(
             finding("error", fmt::format("{} has {} free, one checkpoint needs {}", options_.root,
-                                         format_bytes(free), format_bytes(bytes))));
-      } else if (free < wanted) {
+                                         format_bytes(*free), format_bytes(bytes))));
+      } else if (*free < wanted) {
         findings.push_back(finding(
             "warning",
             fmt::format("{} has {} free; {} checkpoints and one being written need {}",
-                        options_.root, format_bytes(free), options_.keep, format_bytes(wanted))));
+                        options_.root, format_bytes(*free), options_.keep, format_bytes(wanted))));
       }
     }
     const double seconds = static_cast<double>(bytes) / std::max(bytes_per_second_, 1.0);

@@ -108,8 +108,8 @@ Status tidy_in_progress(Vfs& vfs, const std::string& root) {
   return {};
 }
 
-// What a crash left of replacing GENERATION and `latest`. Files of a newer generation that opens
-// the root at this moment are not touched.
+// What a crash left of replacing GENERATION and `latest`, and of a preflight. Files of a newer
+// generation that opens the root at this moment are not touched.
 void remove_temporaries(Vfs& vfs, const std::string& root, uint64_t generation) {
   const auto names = vfs.list(root);
   if (!names) return;
@@ -117,7 +117,8 @@ void remove_temporaries(Vfs& vfs, const std::string& root, uint64_t generation) 
     const bool old_generation =
         name.starts_with(std::string(kGenerationName) + ".tmp-g") &&
         name.substr(0, temporary_prefix(generation).size()) < temporary_prefix(generation);
-    if (old_generation || name.starts_with(std::string(kLatestName) + ".tmp-")) {
+    if (old_generation || name.starts_with(std::string(kLatestName) + ".tmp-") ||
+        name.starts_with(kProbePrefix)) {
       discard(vfs.remove_file(join_path(root, name)), "the next process that opens it tries again");
     }
   }

@@ -16,6 +16,7 @@ constexpr std::string_view kGenerationName = "GENERATION";
 constexpr std::string_view kLatestName = "latest";
 constexpr std::string_view kPinnedName = "PINNED";
 constexpr std::string_view kTrashName = ".trash";
+constexpr std::string_view kProbePrefix = ".probe-";  // a preflight's trial, gone after it
 
 std::string join_path(std::string_view directory, std::string_view name);
 std::string parent_of(const std::string& path);
