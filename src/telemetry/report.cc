@@ -134,6 +134,16 @@ void add_notes(const RunDir& run, const EventFollower& follower, const ReadProbl
   }
 }
 
+// Of many the last one stands for all: storage that fails mostly goes on to do so.
+void note_failed_saves(const std::vector<FailedSave>& failed, std::vector<std::string>& notes) {
+  if (failed.empty()) return;
+  const FailedSave& last = failed.back();
+  notes.push_back(failed.size() == 1
+                      ? fmt::format("the checkpoint of step {} failed: {}", last.step, last.why)
+                      : fmt::format("{} checkpoints failed, the last, of step {}: {}",
+                                    failed.size(), last.step, last.why));
+}
+
 json failure_to_json(const ReportFailure& failure) {
   json out;
   out["time"] = format_utc(failure.unix_ns);
@@ -244,6 +254,7 @@ Report build_report(const RunDir& run, int64_t now_unix_ns) {
   ReadProblems problems;
   input.total_samples = add_up_samples(run, input, problems);
   add_notes(run, follower, problems, input);
+  note_failed_saves(read_failed_saves(run), input.notes);
   input.checkpoints = read_saved_files(run);
   return account(input);
 }

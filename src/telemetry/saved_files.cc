@@ -1,6 +1,7 @@
 #include "telemetry/saved_files.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
@@ -115,7 +116,9 @@ bool follow_rename(SavedFile& saved) {
   return false;
 }
 
-void read_saves(const std::string& path, std::map<std::string, SavedFile>& found) {
+using SaveLine = std::function<void(const nlohmann::json& line, int64_t unix_ns)>;
+
+void read_lines(const std::string& path, const SaveLine& use) {
   const auto text = read_file(path, kMaxSavesBytes);
   if (!text.ok()) return;
   std::string_view rest = *text;
@@ -124,13 +127,17 @@ void read_saves(const std::string& path, std::map<std::string, SavedFile>& found
     const auto line = parse_json(rest.substr(0, end));
     rest.remove_prefix(end + 1);
     if (!line || !line->is_object()) continue;
-    SavedFile saved{.path = json_string(*line, "path"),
-                    .step = json_uint64(*line, "step"),
-                    .unix_ns = believable_unix_ns(json_int64(*line, "unix_ns")),
-                    .inode = json_uint64(*line, "inode")};
-    if (saved.path.empty() || saved.path[0] != '/') continue;
-    SavedFile& known = found[saved.path];
-    if (known.unix_ns <= saved.unix_ns) known = std::move(saved);
+    use(*line, believable_unix_ns(json_int64(*line, "unix_ns")));
+  }
+}
+
+// Lines of all ranks.
+void read_saves(const RunDir& run, const SaveLine& use) {
+  const std::string directory = run.path() + "/saves";
+  const auto names = list_directory(directory);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.ends_with(".jsonl")) read_lines(directory + "/" + name, use);
   }
 }
 
@@ -163,12 +170,15 @@ void check_saved_file(SavedFile& saved) {
 
 std::vector<SavedFile> read_saved_files(const RunDir& run) {
   std::map<std::string, SavedFile> by_path;
-  const std::string directory = run.path() + "/saves";
-  const auto names = list_directory(directory);
-  if (!names.ok()) return {};
-  for (const std::string& name : *names) {
-    if (name.ends_with(".jsonl")) read_saves(directory + "/" + name, by_path);
-  }
+  read_saves(run, [&](const nlohmann::json& line, int64_t unix_ns) {
+    SavedFile saved{.path = json_string(line, "path"),
+                    .step = json_uint64(line, "step"),
+                    .unix_ns = unix_ns,
+                    .inode = json_uint64(line, "inode")};
+    if (saved.path.empty() || saved.path[0] != '/') return;
+    SavedFile& known = by_path[saved.path];
+    if (known.unix_ns <= saved.unix_ns) known = std::move(saved);
+  });
   std::vector<SavedFile> saved;
   for (auto& [path, file] : by_path) saved.push_back(std::move(file));
   std::sort(saved.begin(), saved.end(),
@@ -179,6 +189,22 @@ std::vector<SavedFile> read_saved_files(const RunDir& run) {
   std::set<std::string> seen;
   std::erase_if(saved, [&](const SavedFile& file) { return !seen.insert(file.path).second; });
   return saved;
+}
+
+std::vector<FailedSave> read_failed_saves(const RunDir& run) {
+  std::map<uint64_t, FailedSave> by_step;
+  read_saves(run, [&](const nlohmann::json& line, int64_t unix_ns) {
+    FailedSave save{
+        .step = json_uint64(line, "step"), .unix_ns = unix_ns, .why = json_string(line, "failed")};
+    if (save.why.empty() || by_step.size() >= kMaxFailedSaves) return;
+    const auto [known, is_new] = by_step.try_emplace(save.step, save);
+    if (!is_new && save.unix_ns < known->second.unix_ns) known->second = std::move(save);
+  });
+  std::vector<FailedSave> failed;
+  for (auto& [step, save] : by_step) failed.push_back(std::move(save));
+  std::sort(failed.begin(), failed.end(),
+            [](const FailedSave& a, const FailedSave& b) { return a.unix_ns < b.unix_ns; });
+  return failed;
 }
 
 }  // namespace shanty

@@ -31,6 +31,18 @@ struct SavedFile {
 constexpr size_t kMaxSavedFiles = 64;
 std::vector<SavedFile> read_saved_files(const RunDir& run);
 
+// A save of shanty.Checkpointer that will never be a checkpoint.
+struct FailedSave {
+  uint64_t step = 0;
+  int64_t unix_ns = 0;
+  std::string why;
+};
+
+// What the workers told in saves/ of these: each step once, with what the first rank to tell said,
+// by time, at most kMaxFailedSaves.
+constexpr size_t kMaxFailedSaves = 10'000;
+std::vector<FailedSave> read_failed_saves(const RunDir& run);
+
 // Looks at a file or directory. A file of torch.save must be a zip archive with its end in place
 // (or an old pickle, which is not checked); a directory of torch.distributed.checkpoint must have
 // its .metadata and data.

@@ -100,5 +100,24 @@ TEST_F(SavedFilesTest, WhatIsNoLineOfOursIsSkipped) {
   EXPECT_TRUE(read_saved_files(*run_).empty());
 }
 
+TEST_F(SavedFilesTest, ASaveThatFailedIsToldOnceByItsFirstRank) {
+  put("run/saves/rank-00000.jsonl",
+      R"({"step":9,"failed":"rank 1 could not write","unix_ns":1700000000000000009})"
+      "\n"
+      R"({"step":12,"failed":"no space","unix_ns":1700000000000000012})"
+      "\n"
+      R"({"path":"/a.pt","step":13,"unix_ns":1700000000000000013})"
+      "\n");
+  put("run/saves/rank-00001.jsonl",
+      R"({"step":9,"failed":"no space left","unix_ns":1700000000000000008})"
+      "\n");
+  const auto failed = read_failed_saves(*run_);
+  ASSERT_EQ(failed.size(), 2U);
+  EXPECT_EQ(failed[0].step, 9U);
+  EXPECT_EQ(failed[0].why, "no space left");
+  EXPECT_EQ(failed[1].why, "no space");
+  EXPECT_EQ(read_saved_files(*run_).size(), 1U);
+}
+
 }  // namespace
 }  // namespace shanty

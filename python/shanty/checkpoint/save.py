@@ -18,6 +18,7 @@ from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError
 from shanty.checkpoint.parts import Copies, Piece, pieces_of
 from shanty.checkpoint.wire import Answer, Connection
+from shanty.saves import tell_save
 
 FENCE_LIMIT_S = 60.0
 _POLL_MS = 1
@@ -112,6 +113,7 @@ class SaveHandle:
         if self.error is None:
             self.error = error
             say(f"the checkpoint of step {self.step} failed: {error}")
+            tell_save(step=self.step, failed=error)
         self._sent.set()
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import io
-import json
 import os
 import sys
-import time
 from types import ModuleType
 from typing import Any
 
 from shanty.hooks.wrap import Function, is_compiling, never_compile
 from shanty.recorder import CHECKPOINT, Recorder
+from shanty.saves import tell_save
 
 
 def install(module: ModuleType, recorder: Recorder) -> None:
@@ -65,26 +64,18 @@ def _counted(original: Function, recorder: Recorder, writes: bool) -> Function:
 
 def tell_place(args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
     """Appends to the run directory's saves/ where a save went, if to a path."""
-    run_dir, rank = os.environ.get("SHANTY_RUN_DIR"), os.environ.get("RANK", "")
     # torch.save(obj, f); torch.distributed.checkpoint.save(state_dict, *, checkpoint_id=...)
     place = kwargs.get("f", kwargs.get("checkpoint_id", args[1] if len(args) > 1 else None))
     if isinstance(place, io.IOBase):
         place = getattr(place, "name", None)
-    if not run_dir or not rank.isdigit() or not isinstance(place, (str, os.PathLike)):
+    if not isinstance(place, (str, os.PathLike)):
         return
     try:
         path = os.path.abspath(os.fsdecode(place))
-        line = {"path": path, "step": step, "unix_ns": time.time_ns(), "inode": os.stat(path).st_ino}
-        data = json.dumps(line).encode() + b"\n"
-        file = os.path.join(run_dir, "saves", f"rank-{int(rank):05}.jsonl")
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(fd, data)
-        finally:
-            os.close(fd)
+        inode = os.stat(path).st_ino
     except (OSError, ValueError):
-        # A remote path, or no run directory here: the save itself went well.
-        pass
+        return  # a remote path
+    tell_save(path=path, step=step, inode=inode)
 
 
 never_compile(tell_place)
