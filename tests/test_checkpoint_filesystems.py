@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, wait_until
+from conftest import ROOT, SHANTY, wait_until
 from test_checkpoint_kills import FLOATS, Engine, newest
 
 PASSTHROUGH = ROOT / "build" / "tests" / "passthrough"
@@ -276,3 +276,71 @@ def test_a_client_that_hung_does_not_disturb_its_successor(shared, client, momen
     assert not list((under / "ckpt").glob(".inprogress-*"))
     for job in (old, new):
         job.end()
+
+
+# Each save is waited for; before the last one, rank 0 makes room.
+FILLS = """
+    import os, shutil, sys
+    import torch, torch.distributed as dist
+    from shanty import Checkpointer, CheckpointError
+
+    root, steps = sys.argv[1], 8
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 300))
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpointer = Checkpointer(root, keep=100).attach(model=model, optimizer=optimizer)
+    for step in range(1, steps + 1):
+        model(torch.ones(1, 200)).sum().backward()
+        optimizer.step()
+        if step == steps:
+            if dist.get_rank() == 0:
+                first = min(name for name in os.listdir(root) if name.startswith("step-"))
+                shutil.rmtree(os.path.join(root, first))
+            dist.barrier()
+        handle = checkpointer.save(step)
+        try:
+            handle.wait(60)
+        except CheckpointError:
+            pass
+        print("step", step, handle.error, flush=True)
+    checkpointer.close()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_full_disk_fails_saves_and_not_the_training(start, script, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", small]
+    mounted = subprocess.run(mount, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"may not mount: {mounted.stderr.strip()}")
+    try:
+        run = start("--nproc-per-node", 2, script(FILLS), small / "ckpt").wait()
+        assert run.code == 0, run.describe()
+        check_full_disk(run, small / "ckpt")
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def check_full_disk(run, root: Path):
+    said = [run.log(rank).decode() for rank in (0, 1)]
+    ends = [[line.split(" ", 2)[2] for line in text.splitlines() if line.startswith("step ")]
+            for text in said]
+    assert all(len(end) == 8 for end in ends), run.describe()
+    fits = ends[0].index(next(end for end in ends[0] if end != "None"))
+    assert fits >= 1
+    for end in ends:
+        assert end[:fits] + end[-1:] == ["None"] * (fits + 1)
+        assert all("No space left on device" in error for error in end[fits:-1])
+    # The preflight has said that it would come to this.
+    assert "checkpoints: warning: " in said[0] and "checkpoints and one being written" in said[0]
+    note = f"{7 - fits} checkpoints failed, the last, of step 7: "
+    assert any(n.startswith(note) and "No space left" in n for n in run.report()["notes"]), (
+        run.describe())
+    assert newest(root)[0] == 8
+    assert not list(root.glob(".inprogress-*"))
+    listed = subprocess.run([SHANTY, "ckpt", "verify", root, "--all", "--json"],
+                            capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stdout
