@@ -11,6 +11,9 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "ckpt/model_vfs.h"
+#include "ckpt/open_checkpoint.h"
+#include "ckpt/store_files.h"
 #include "ckpt/test_saves.h"
 #include "os/files.h"
 
@@ -114,6 +117,67 @@ TEST_F(DamageTest, AFlippedBitInTheManifestIsNoticed) {
   expect_noticed("MANIFEST.json", "second line", flip(manifest.find("\"xxh3\"") + 9));
   expect_noticed("MANIFEST.json", "second line", flip(manifest.find("\"pieces\"") + 12));
   expect_noticed("MANIFEST.json", "second line", flip(manifest.size() - 1));
+}
+
+// All of a small checkpoint, so that no class of bytes is forgotten.
+TEST(DamageOfEveryByte, IsNoticedByALoadAndByAVerification) {
+  const std::string root = "/root";
+  ModelVfs vfs;
+  const Fence fence = open_root(vfs, root, "run", 1).value();
+  std::string newest;
+  for (uint64_t step = 1; step <= 2; ++step) {
+    const auto saved = run_save(vfs, fence, {.step = step, .generation = 1}, {.salt = step});
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    newest = saved->directory;
+  }
+  std::vector<std::string> files = {"MANIFEST.json"};
+  {
+    const auto reader = open_checkpoint(vfs, newest).value();
+    for (const StoredFile& file : reader->manifest().files) files.push_back(file.path);
+  }
+  size_t flipped = 0;
+  for (const std::string& name : files) {
+    const std::string path = newest + "/" + name;
+    const std::string content = read_front(vfs, path, size_t{1} << 20).value();
+    const auto file = vfs.open(path, {.write = true}).value();
+    for (size_t at = 0; at < content.size() && !HasFailure(); ++at) {
+      if (content[at] == ' ' && at % 16 != 0) continue;  // padding, of which some will do
+      ++flipped;
+      const auto bad = static_cast<char>(content[at] ^ (1 << (at % 8)));
+      ASSERT_TRUE(file->write_at(at, {&bad, 1}).ok());
+      const auto loaded = load_newest(vfs, root);
+      ASSERT_TRUE(loaded.ok()) << name << " " << at << ": " << loaded.error().message;
+      EXPECT_EQ(loaded->salt, 1U) << name << " " << at;
+      ASSERT_EQ(loaded->skipped.size(), 1U) << name << " " << at;
+      EXPECT_THAT(loaded->skipped[0].second, HasSubstr(name)) << at;
+      if (at % 8 == 0) {
+        EXPECT_FALSE(verify_checkpoint(vfs, newest, 1).empty()) << name << " " << at;
+      }
+      ASSERT_TRUE(file->write_at(at, {&content[at], 1}).ok());
+    }
+  }
+  EXPECT_GT(flipped, 3'000U);
+  EXPECT_EQ(load_newest(vfs, root)->salt, 2U);
+}
+
+// What is no checkpoint's content: a hint, a mark, and who holds the directory.
+TEST_F(DamageTest, WhatIsBesideTheCheckpointsMayBeAnything) {
+  ASSERT_TRUE(pin(posix_vfs(), newest_, "best").ok());
+  for (const std::string& file : {root_ + "/GENERATION", newest_ + "/PINNED"}) {
+    for (const std::string& content : {std::string(), std::string(100, '\xff')}) {
+      ASSERT_TRUE(replace_file(file, content).ok());
+      EXPECT_EQ(load_newest(posix_vfs(), root_, kScale)->salt, 2U) << file;
+    }
+  }
+  ASSERT_TRUE(posix_vfs().replace_link(root_ + "/latest", "nowhere").ok());
+  EXPECT_EQ(load_newest(posix_vfs(), root_, kScale)->salt, 2U);
+  const Fence fence = open_root(posix_vfs(), root_, "run", 2).value();
+  EXPECT_EQ(std::filesystem::read_symlink(root_ + "/latest"),
+            std::filesystem::path(newest_).filename());
+  const auto saved =
+      run_save(posix_vfs(), fence, {.step = 3, .generation = 2}, {.salt = 3, .scale = kScale});
+  ASSERT_TRUE(saved.ok()) << saved.error().message;
+  EXPECT_EQ(load_newest(posix_vfs(), root_, kScale)->salt, 3U);
 }
 
 TEST_F(DamageTest, AFileThatIsCutEmptiedOrLongerIsNoticed) {

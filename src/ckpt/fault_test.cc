@@ -104,6 +104,37 @@ TEST(Faults, StorageMayFailForGoodFromAnyOperation) {
   }
 }
 
+// A load may take the older one or say why it cannot; it never takes what is not there.
+TEST(Faults, EveryOperationOfALoadMayFail) {
+  ModelVfs vfs;
+  EXPECT_TRUE(open_save_prune(vfs, 1, 1).saved);
+  const auto fence = open_root(vfs, kRoot, "run", 2);
+  ASSERT_TRUE(fence.ok());
+  ASSERT_TRUE(run_save(vfs, *fence, {.step = 2, .generation = 2}, {.salt = 2}).ok());
+  for (const Fault fault : {Fault::kEio, Fault::kEstale}) {
+    size_t tried = 0;
+    bool failed = true;
+    for (size_t at = 0; failed; ++at) {
+      const size_t first = vfs.operations();
+      vfs.fault = [&](size_t number) { return number - first == at ? fault : Fault::kNone; };
+      const auto loaded = load_newest(vfs, kRoot);
+      vfs.fault = nullptr;
+      failed = vfs.operations() - first > at;
+      tried += failed ? 1 : 0;
+      const std::string what = fmt::format("{} at operation {}", name_of(fault), at);
+      if (!loaded.ok()) {
+        EXPECT_NE(loaded.error().message.find(fault == Fault::kEio ? "error" : "Stale"),
+                  std::string::npos)
+            << what << ": " << loaded.error().message;
+        continue;
+      }
+      ASSERT_TRUE(loaded->salt.has_value()) << what;
+      EXPECT_EQ(*loaded->salt, loaded->skipped.empty() ? 2U : 1U) << what;
+    }
+    EXPECT_GT(tried, 15U);
+  }
+}
+
 TEST(Faults, AFullDiskIsSaidByItsName) {
   ModelVfs vfs;
   const auto fence = open_root(vfs, kRoot, "run", 1);
