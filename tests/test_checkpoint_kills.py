@@ -1,25 +1,30 @@
-"""kill -9 of the engine at each of a save's system calls, by strace: what is found afterwards is
-whole, is one of the saves, and is none older than the last that was told to be committed."""
+"""kill -9 of the engine at each of a save's system calls, and an error of each of them, by strace:
+what is found afterwards is whole, is one of the saves, and is none older than the last that was told
+to be committed."""
 
 import base64
 import ctypes
 import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
-from conftest import SHANTY
+from conftest import SHANTY, wait_until
 
 FLOATS = 64 * 1024
 CALLS = ("mkdir", "openat", "pwrite64", "ftruncate", "fdatasync", "fsync", "close", "rename",
          "symlink", "unlink,unlinkat", "rmdir,unlinkat")
 MAX_NUMBER = 40
-
+ERRORS = (("mkdir", "EDQUOT"), ("openat", "ESTALE"), ("pwrite64", "ENOSPC"), ("ftruncate", "EIO"),
+          ("fdatasync", "EIO"), ("fsync", "EIO"), ("close", "ENOSPC"), ("rename", "ESTALE"),
+          ("symlink", "EPERM"), ("unlink,unlinkat", "EIO"))
 
 
 def strace_works() -> bool:
@@ -33,10 +38,12 @@ needs_strace = pytest.mark.skipif(not strace_works(), reason="strace may not tra
 
 
 class Engine:
-    """An engine that dies at the `number`-th `call` of one of its threads, and one of its trainers.
-    `inside`: a command that runs the engine elsewhere."""
+    """An engine that meets `fault` (which is a death) at the `number`-th `call` of one of its
+    threads, and one of its trainers. `inside`: a command that runs the engine elsewhere. strace
+    writes to `trace`."""
 
-    def __init__(self, call: str = "", number: int = 0, inside: tuple[str, ...] = ()):
+    def __init__(self, call: str = "", number: int = 0, inside: tuple[str, ...] = (),
+                 fault: str = "signal=SIGKILL", trace="/dev/null"):
         name = f"shanty-test-{os.getpid()}-{time.time_ns()}"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind("\0" + name)
@@ -44,8 +51,9 @@ class Engine:
             command = [str(SHANTY), "ckpt-engine", "--listen-fd", str(listener.fileno()),
                        "--parent-pid", str(os.getpid())]
             if call:
-                command = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
-                           "-e", f"inject={call}:signal=SIGKILL:when={number}", *command]
+                command = ["strace", "-D", "-f", "-qq", "-I", "2", "-o", str(trace),
+                           "-e", f"trace={call}", "-e", f"inject={call}:{fault}:when={number}",
+                           *command]
             self.process = subprocess.Popen([*inside, *command], pass_fds=[listener.fileno()],
                                             stderr=subprocess.DEVNULL)
         self.socket = socket.socket(socket.AF_UNIX)
@@ -83,6 +91,8 @@ class Engine:
         layout = self.ask(op="layout", aliases={}, tensors=[dict(
             name="w", group="model", dtype="F32", shape=[FLOATS], offsets=[self.rank * count],
             piece_shape=[count], nbytes=4 * count, mode="pull")])
+        if not layout["pull"]:
+            raise RuntimeError("the engine may not read this process")
         slot = self.ask(op="begin", layout=layout["layout"], step=step)["slot"]
         pointer = base64.b64encode(struct.pack("<Q", ctypes.addressof(self.memory))).decode()
         self.ask(op="save", slot=slot, step=step, pointers=pointer, state={},
@@ -99,6 +109,17 @@ class Engine:
             return self.end_of_save(step)["state"] == "committed"
         except (OSError, RuntimeError):
             return False
+
+    def let_go(self):
+        """No faults any more."""
+        status = Path(f"/proc/{self.process.pid}/status")
+
+        def tracer() -> int:
+            return int(status.read_text().split("TracerPid:")[1].split()[0])
+
+        if tracer():
+            os.kill(tracer(), signal.SIGTERM)
+            wait_until(lambda: not tracer(), "strace lets go")
 
     def end(self) -> bool:
         """Whether it was killed."""
@@ -120,15 +141,20 @@ def newest(root) -> tuple[int, str]:
     return committed[0]["step"], committed[0]["directory"]
 
 
+def fill(root) -> int:
+    """So many checkpoints that the next one prunes; returns the newest step."""
+    for step in range(1, 4):
+        engine = Engine()
+        assert engine.save(root, step)
+        engine.end()
+    return step
+
+
 @needs_strace
 @pytest.mark.parametrize("call", CALLS)
 def test_a_kill_at_any_call_of_a_save_loses_nothing_that_was_promised(call, tmp_path):
     root = tmp_path / "ckpt"
-    for step in range(1, 4):  # so many that the next one prunes
-        engine = Engine()
-        assert engine.save(root, step)
-        engine.end()
-    promised, kills = 3, 0
+    promised, kills = fill(root), 0
     for number in range(1, MAX_NUMBER):
         step = number + 3
         engine = Engine(call, number)
@@ -143,3 +169,30 @@ def test_a_kill_at_any_call_of_a_save_loses_nothing_that_was_promised(call, tmp_
         if not killed:
             break
     assert kills >= 1, f"no save makes the call {call}"
+
+
+@needs_strace
+@pytest.mark.parametrize(("call", "error"), ERRORS)
+def test_an_error_of_any_call_of_a_save_costs_that_save_at_most(call, error, tmp_path):
+    root = tmp_path / "ckpt"
+    promised, faults = fill(root), 0
+    for number in range(1, MAX_NUMBER):
+        trace = tmp_path / f"trace-{number}"
+        step = promised + 2
+        engine = Engine(call, number, fault=f"error={error}", trace=trace)
+        committed = engine.save(root, step)
+        found, _ = newest(root)
+        assert found == (step if committed else promised), (call, number)
+        # The same engine goes on.
+        if engine.process.poll() is None:
+            engine.let_go()
+            engine.begin_save(step + 1)
+            assert engine.end_of_save(step + 1)["state"] == "committed", (call, number)
+            found, _ = newest(root)
+            assert found == step + 1
+        engine.end()
+        promised = found
+        if "INJECTED" not in trace.read_text():
+            break
+        faults += 1
+    assert faults >= 1, f"no save makes the call {call}"

@@ -84,8 +84,7 @@ class LeaderImpl : public Leader {
         });
     if (!server) return server.error();
     server_ = std::move(*server);
-    tasks_.post(
-        [this] { fence_ = open_root(vfs_, options_.root, options_.run, options_.generation); });
+    tasks_.post([this] { discard(hold_root(), "the first save says what is wrong"); });
     return {};
   }
 
@@ -139,9 +138,17 @@ class LeaderImpl : public Leader {
     answer(*save.directory);
   }
 
+  // Again where it failed: storage that was full or away at the start may be well by now.
+  Status hold_root() {
+    if (!fence_ || !fence_->ok()) {
+      fence_ = open_root(vfs_, options_.root, options_.run, options_.generation);
+    }
+    if (!fence_->ok()) return fence_->error();
+    return {};
+  }
+
   Result<std::string> make_directory(Save& save) {
-    if (!fence_) return Error{"the checkpoint directory is not open"};
-    if (!*fence_) return fence_->error();
+    TRY_STATUS(hold_root());
     save.id = TRY(next_id(vfs_, **fence_, save.id.step));
     TRY_STATUS(make_in_progress(vfs_, **fence_, save.id));
     return print_json(json{{"step", save.id.step},
@@ -257,8 +264,7 @@ class LeaderImpl : public Leader {
   }
 
   Status write_probe() {
-    if (!fence_) return Error{"the checkpoint directory is not open"};
-    if (!*fence_) return fence_->error();
+    TRY_STATUS(hold_root());
     const std::string path = options_.root + "/" + probe_;
     std::string content = probe_;
     content.resize(std::max<size_t>(probe_.size(), probe_bytes()));
