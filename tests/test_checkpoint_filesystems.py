@@ -1,5 +1,5 @@
-"""Checkpoints on file systems of their own: an ext4 whose power is cut while saves go on, two clients
-with caches that know nothing of each other, and one that is full."""
+"""Checkpoints on file systems of their own: an ext4 whose power is cut while saves go on, two
+clients with caches that know nothing of each other, and one that is full."""
 
 import concurrent.futures
 import itertools

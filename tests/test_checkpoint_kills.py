@@ -1,6 +1,6 @@
 """kill -9 of the engine at each of a save's system calls, and an error of each of them, by strace:
-what is found afterwards is whole, is one of the saves, and is none older than the last that was told
-to be committed."""
+what is found afterwards is whole, is one of the saves, and is none older than the last that was
+told to be committed."""
 
 import base64
 import ctypes

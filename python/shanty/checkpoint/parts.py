@@ -175,8 +175,8 @@ def _part_of_dtensor(name: str, tensor: Any, replicas: Copies) -> Part | None:
 
 
 def _mesh_among_its_like(mesh: Any) -> tuple[int, int]:
-    """A mesh may be one of several slices of another: tensor parallel leaves a tensor that is not in
-    its plan to FSDP2, each of whose meshes then has the whole of it. (Which one, of how many.)"""
+    """(Which one, of how many): a mesh may be one of several slices of another. Tensor parallel
+    leaves a tensor that is not in its plan to FSDP2, each of whose meshes then has all of it."""
     root = _root_of(mesh)
     spread = torch.isin(root.mesh, mesh.mesh).nonzero()
     index, count = 0, 1
