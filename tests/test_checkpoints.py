@@ -155,3 +155,75 @@ def test_sigterm_saves_and_then_leaves(start, script, tmp_path, flags):
     last = run.report()["last_step"] + 1
     assert abs(steps[0] - last) <= 1 and len(steps) > len(before), (steps, last, run.describe())
     run.assert_nothing_left()
+
+
+# Saves three times; before the third one the engines (or only this rank's) are killed, and once
+# more while the third one is being written.
+SURVIVOR = """
+    import os, sys, signal
+    import torch, torch.distributed as dist
+    from shanty import Checkpointer, CheckpointError
+
+    root, whose, rate = sys.argv[1], sys.argv[2], 8 << 20
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+
+    def kill_engines():
+        if rank == dist.get_world_size() - 1:
+            for entry in os.listdir("/proc"):
+                try:
+                    line = open(f"/proc/{entry}/cmdline").read()
+                    marker = os.environ["SHANTY_TEST_RUN"] in open(f"/proc/{entry}/environ").read()
+                except OSError:
+                    continue
+                mine = whose == "all" or f"\\0{os.getppid()}\\0" in line
+                if marker and "ckpt-engine" in line and mine:
+                    os.kill(int(entry), signal.SIGKILL)
+        if whose == "all" or rank == dist.get_world_size() - 1:
+            assert checkpointer._engine.connection.is_lost(30_000)
+        dist.barrier()
+
+    model = torch.nn.Linear(2000, 2000)
+    checkpointer = Checkpointer(root, keep=5, rate_limit=rate).attach(model=model)
+    for step in (1, 2, 3, 4):
+        if step == 3:
+            kill_engines()
+        torch.nn.init.constant_(model.weight, step)
+        handle = checkpointer.save(step)
+        checkpointer.fence()
+        if step == 3:
+            kill_engines()
+        try:
+            # One of another node hears of it when all meet for the next save.
+            if step != 3 or whose == "all":
+                handle.wait(60)
+            if step != 3:
+                print("saved", step, flush=True)
+        except CheckpointError as error:
+            print("failed", step, error, flush=True)
+    torch.nn.init.constant_(model.weight, 7)
+    found = checkpointer.load()
+    print("loaded", found.step, float(model.weight.min()), float(model.weight.max()), flush=True)
+    checkpointer.close()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("arguments, whose", [(["--nproc-per-node", 2], "all"),
+                                              (["--nnodes", 2], "mine")])
+def test_the_same_trainers_save_again_after_their_engine_was_killed(start, script, tmp_path,
+                                                                     arguments, whose):
+    root = tmp_path / "ckpt"
+    run = start(*arguments, script(SURVIVOR), root, whose).wait()
+    assert run.code == 0, run.describe()
+    for rank in (0, 1):
+        assert words(run, rank, 1, "saved") == ["saved 1", "saved 2", "saved 4"], run.describe()
+        assert words(run, rank, 1, "loaded")[0].endswith(" 4.0 4.0"), run.describe()
+        said = run.log(rank).decode()
+        assert said.count("shanty: the checkpoint of step 3 failed: ") == 1, run.describe()
+        if whose == "all":
+            assert "the checkpoint engine was lost" in words(run, rank, 1, "failed")[0]
+    assert ckpt("verify", root, "--all").returncode == 0
+    steps = {c["step"] for c in json.loads(ckpt("ls", root, "--json").stdout)["checkpoints"]}
+    assert steps - {3} == {1, 2, 4}
+    run.assert_nothing_left()

@@ -108,12 +108,13 @@ class Double:
             threading.Thread(target=Session(self.store, sock).run, daemon=True).start()
 
     def die(self) -> None:
-        self._listener.close()
-        for sock in self._open:
+        # A thread that accepts would keep a closed one open.
+        for sock in [self._listener, *self._open]:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+        self._listener.close()
 
 
 class Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -216,3 +217,34 @@ def test_a_save_that_the_script_spoiled_is_no_checkpoint(
     with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
         found = checkpointer.load()
         assert found is not None and found.step == 1
+
+
+def kill_engine_of(checkpointer: Any) -> None:
+    os.kill(checkpointer._engine._process.pid, signal.SIGKILL)
+    assert checkpointer._engine.connection.is_lost(30_000)
+
+
+@pytest.mark.usefixtures("binary")
+def test_another_engine_takes_a_killed_ones_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = nn.Linear(1000, 1000)
+    # So slow that the second save is under way when the engine dies.
+    limited = shanty.Checkpointer(tmp_path, rate_limit=8 << 20)
+    with limited.attach(model=model) as checkpointer:
+        checkpointer.save(1).wait(60)
+        spoiled = checkpointer.save(2)
+        checkpointer.fence()
+        kill_engine_of(checkpointer)
+        with pytest.raises(shanty.CheckpointError, match="engine"):
+            spoiled.wait(60)
+        nn.init.constant_(model.weight, 3)
+        checkpointer.save(3).wait(60)
+        kill_engine_of(checkpointer)
+        nn.init.constant_(model.weight, 4)
+        found = checkpointer.load()
+        assert found is not None and (found.step, found.source) == (3, "disk")
+        assert bool((model.weight == 3).all())
+    assert capfd.readouterr().err.count("the checkpoint of step") == 1
+    listed = [path.name[:14] for path in sorted(tmp_path.glob("step-*"))]
+    assert listed == ["step-000000001", "step-000000003"]

@@ -104,9 +104,9 @@ class Checkpointer:
         began = time.monotonic()
         self._saved_at = began
         try:
-            saver = self._connect()
-        except (CheckpointError, OSError) as error:
-            if self._world is None or self._world.size > 1:
+            saver = self._connect_again()
+        except CheckpointError as error:
+            if self._world is None:
                 raise
             handle = SaveHandle(step)
             handle._fail(str(error))
@@ -130,10 +130,12 @@ class Checkpointer:
         until that is durable, and ends the process as the signal would have. With several ranks the
         one after the next call may be the one that saves, on all ranks alike.
         """
-        saver = self._connect()
+        if self._world is None:
+            self._connect()
         assert self._world is not None and self._orders is not None
         self._termination.install()
-        saver.notice()
+        if self._saver is not None:
+            self._saver.notice()
         self._learn()
         schedule = self._schedule
         due = schedule.due(step, time.monotonic() - self._saved_at)
@@ -154,7 +156,7 @@ class Checkpointer:
         """Puts the newest whole checkpoint, or that of `step`, into what is attached. None: there
         is none, and nothing was changed. All ranks call it. After an error the attached state may be
         a mixture: do not train on it."""
-        saver = self._connect()
+        saver = self._connect_again()
         assert self._engine is not None and self._world is not None
         saver.fence()
         found = load(self._engine.connection, self._world, self._attached, step, strict)
@@ -203,52 +205,63 @@ class Checkpointer:
     def _before_step(self, *_: Any) -> None:
         self.fence()
 
+    def _connect_again(self) -> Saver:
+        """As _connect; and where the engine of any rank has ended, all meet anew."""
+        engine, saver = self._engine, self._saver
+        if engine is not None and saver is not None and self._world is not None:
+            if self._world.any(engine.connection.is_lost()):
+                saver.give_up("a checkpoint engine of the job ended before it was known to be durable")
+                self._saver = None
+        return self._connect()
+
     def _connect(self) -> Saver:
-        if self._saver is not None:
-            return self._saver
-        world = World()
-        engine = find_engine()
-        try:
-            token = self._meet(engine, world)
-        except BaseException:
-            engine.connection.close()
-            raise
-        self._engine, self._world = engine, world
-        self._orders = Orders(world, token)
-        at_once = self._copy_at_once
-        self._saver = Saver(engine.connection, self._copies(world), at_once)
+        if self._saver is None:
+            world = self._world or World()
+            token = self._meet(world)
+            assert self._engine is not None
+            self._world = world
+            # Orders that were given stay good when the engines change.
+            self._orders = self._orders or Orders(world, token)
+            copies, at_once = self._copies(world), self._copy_at_once
+            self._saver = Saver(self._engine.connection, copies, at_once)
         return self._saver
 
-    def _meet(self, engine: Engine, world: World) -> str:
+    def _meet(self, world: World) -> str:
         """All ranks' engines get to know rank 0's. An error of any rank is an error of all."""
-        ask, problem, leader = engine.connection.ask, "", {}
+        problem, leader = "", {}
         try:
-            leader = ask(
-                "hello",
-                protocol=PROTOCOL,
-                root=self._root,
-                rank=world.rank,
-                world_size=world.size,
-                local_world_size=world.local_size,
-                address=world.address,
-                node=world.node,
-                generation=world.generation,
-                run=world.run,
-                keep=self._keep,
-                rate_bytes_per_s=self._rate,
-            ).fields
-        except CheckpointError as error:
+            leader = self._greet(world)
+        except (CheckpointError, OSError) as error:
             problem = str(error)
         leader = world.broadcast(leader)
         if not problem and world.rank and "leader" in leader:
             try:
-                ask("join", leader=leader["leader"], token=leader["token"])
+                assert self._engine is not None
+                words = {"leader": leader["leader"], "token": leader["token"]}
+                self._engine.connection.ask("join", **words)
             except CheckpointError as error:
                 problem = str(error)
         problems = [text for text in world.gather(problem) if text]
         if problems:
             raise CheckpointError(problems[0])
         return str(leader.get("token", ""))
+
+    def _greet(self, world: World) -> dict[str, Any]:
+        self._engine = self._engine.again() if self._engine is not None else find_engine()
+        return self._engine.connection.ask(
+            "hello",
+            protocol=PROTOCOL,
+            root=self._root,
+            rank=world.rank,
+            world_size=world.size,
+            local_world_size=world.local_size,
+            address=world.address,
+            node=world.node,
+            generation=world.generation,
+            run=world.run,
+            keep=self._keep,
+            rate_bytes_per_s=self._rate,
+        ).fields
 
     def _copies(self, world: World) -> Copies:
         if self._replicas is None or world.size == 1:

@@ -16,14 +16,31 @@ SOCKET_VARIABLE = "SHANTY_CKPT_SOCKET"
 BINARY_VARIABLE = "SHANTY_BINARY"
 CONNECT_LIMIT_S = 30.0
 END_LIMIT_S = 10.0
+GONE_LIMIT_S = 2.0
 
 
 class Engine:
     """A connection, and the process behind it where it is ours."""
 
-    def __init__(self, connection: Connection, process: subprocess.Popen[bytes] | None) -> None:
-        self.connection = connection
+    def __init__(self, name: str, process: subprocess.Popen[bytes] | None) -> None:
+        self._name = name
         self._process = process
+        self.connection = _connect(name)
+
+    def again(self) -> Engine:
+        """A new connection to the same process, or to one that takes its place when it has ended.
+        This one is closed."""
+        ended = self._process is not None and self._has_ended(self._process)
+        self.connection.close()
+        return find_engine() if ended else Engine(self._name, self._process)
+
+    def _has_ended(self, process: subprocess.Popen[bytes]) -> bool:
+        """A process that hung up may need a moment to end."""
+        try:
+            process.wait(GONE_LIMIT_S if self.connection.is_lost() else 0)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def close(self, alone: bool) -> None:
         """An engine of ours that is `alone` is told to end: it finishes first what was saved, which
@@ -46,7 +63,7 @@ class Engine:
 def find_engine() -> Engine:
     name = os.environ.get(SOCKET_VARIABLE)
     if name:
-        return Engine(_connect(name), None)
+        return Engine(name, None)
     return _start()
 
 
@@ -81,7 +98,7 @@ def _start() -> Engine:
             )
         except OSError as error:
             raise CheckpointError(f"cannot start the checkpoint engine {binary}: {error}") from None
-    return Engine(_connect(name), process)
+    return Engine(name, process)
 
 
 def _find_binary() -> str:

@@ -166,6 +166,13 @@ class Saver:
         """Says what failed since, once; forgets what is committed. Cheap."""
         self.pending = [handle for handle in self.pending if not handle._over]
 
+    def give_up(self, why: str) -> None:
+        """Says of all that is not known to be committed that it has failed."""
+        self.notice()
+        for handle in self.pending:
+            handle._fail(why)
+        self.pending = []
+
     def fence(self) -> None:
         """Returns when parameters may change: at once unless the last save is being copied."""
         if not self.pending:

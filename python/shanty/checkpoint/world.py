@@ -6,6 +6,7 @@ import os
 import socket
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from shanty.checkpoint.errors import CheckpointError
@@ -51,6 +52,14 @@ class World:
         box: list[Any] = [None] * self.size
         dist.all_gather_object(box, value, group=self._group)
         return box
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true on any rank; fit for each save."""
+        if self.size == 1:
+            return flag
+        box = torch.tensor([int(flag)])
+        dist.all_reduce(box, dist.ReduceOp.MAX, group=self._group)
+        return bool(box.item())
 
 
 def _launcher() -> str:
