@@ -248,3 +248,37 @@ def test_another_engine_takes_a_killed_ones_place(
     assert capfd.readouterr().err.count("the checkpoint of step") == 1
     listed = [path.name[:14] for path in sorted(tmp_path.glob("step-*"))]
     assert listed == ["step-000000001", "step-000000003"]
+
+
+@pytest.mark.usefixtures("binary")
+def test_the_best_stay(tmp_path: Path) -> None:
+    losses = {1: 0.4, 2: 0.2, 3: float("nan"), 4: 0.3, 5: 0.9}
+    best = shanty.Checkpointer(tmp_path, keep=1, keep_best=2, best="loss")
+    with best.attach(model=nn.Linear(3, 3)) as checkpointer:
+        for step, loss in losses.items():
+            checkpointer.save(step, metrics={"loss": torch.tensor(loss), "n": step}).wait(60)
+    with shanty.Checkpointer(tmp_path).attach(model=nn.Linear(3, 3)) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None and found.metrics == {"loss": pytest.approx(0.9), "n": 5}
+    listed = json.loads(
+        subprocess.run([BINARY, "ckpt", "ls", tmp_path, "--json"], capture_output=True).stdout
+    )["checkpoints"]
+    assert [(c["step"], c["state"]) for c in listed] == [
+        (5, "committed"),
+        (4, "best"),
+        (2, "best"),
+    ]
+    assert listed[1]["metrics"] == {"loss": pytest.approx(0.3), "n": 4}
+    command = [BINARY, "ckpt", "prune", tmp_path, "--keep", "1", "--keep-best", "1"]
+    subprocess.run([*command, "--best", "n", "--mode", "min"], check=True)
+    assert sorted(path.name[:14] for path in tmp_path.glob("step-*")) == [
+        "step-000000002",
+        "step-000000005",
+    ]
+
+
+def test_wrong_rules_of_the_best_are_named(tmp_path: Path) -> None:
+    with pytest.raises(shanty.CheckpointError, match='give "min" or "max"'):
+        shanty.Checkpointer(tmp_path, keep_best=1, mode="lowest")
+    with pytest.raises(shanty.CheckpointError, match="at most 48 letters"):
+        shanty.Checkpointer(tmp_path, keep_best=1, best="a loss")

@@ -59,7 +59,26 @@ Result<std::vector<Listed>> list_checkpoints(Vfs& vfs, const std::string& root) 
                    [](const Listed& a, const Listed& b) { return a.id > b.id; });
   const auto twice = [](const Listed& a, const Listed& b) { return a.directory == b.directory; };
   out.erase(std::unique(out.begin(), out.end(), twice), out.end());
+  const auto newest = std::find_if(out.begin(), out.end(), [](const Listed& listed) {
+    return listed.state == CheckpointState::kCommitted;
+  });
+  if (newest != out.end()) mark_best(out, newest->summary->score.best);
   return out;
+}
+
+void mark_best(std::vector<Listed>& all, const std::optional<BestRule>& rule) {
+  std::vector<std::pair<double, Listed*>> candidates;
+  for (Listed& listed : all) {
+    listed.best = false;
+    if (!rule || listed.state != CheckpointState::kCommitted) continue;
+    const auto value = listed.summary->score.metrics.find(rule->metric);
+    if (value == listed.summary->score.metrics.end()) continue;
+    candidates.emplace_back(rule->highest ? -value->second : value->second, &listed);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < candidates.size() && i < rule->keep; ++i)
+    candidates[i].second->best = true;
 }
 
 Status pin(Vfs& vfs, const std::string& checkpoint_dir, const std::string& why) {

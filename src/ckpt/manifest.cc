@@ -52,10 +52,9 @@ uint64_t bytes_of_files(const Manifest& manifest) {
   return bytes;
 }
 
-std::string encode_body(const Manifest& manifest) {
+json global_of(const Manifest& manifest) {
   const auto global = parse_json(manifest.global_json, kMaxGlobalNesting);
-  return "{" + encode_parts(manifest.files, manifest.tensors, manifest.aliases) +
-         ",\"global\":" + (global && global->is_object() ? print_json(*global) : "{}") + "}";
+  return global && global->is_object() ? *global : json::object();
 }
 
 // Only the bytes that the checksum covers, parsed.
@@ -138,7 +137,9 @@ bool is_safe_path(std::string_view path) {
 }
 
 std::string encode_manifest(const Manifest& manifest) {
-  const std::string body = encode_body(manifest);
+  const json global = global_of(manifest);
+  const std::string body = "{" + encode_parts(manifest.files, manifest.tensors, manifest.aliases) +
+                           ",\"global\":" + print_json(global) + "}";
   json head;
   head["format"] = kFormat;
   head["step"] = manifest.id.step;
@@ -151,6 +152,7 @@ std::string encode_manifest(const Manifest& manifest) {
   head["tensors"] = manifest.tensors.size();
   head["body_bytes"] = body.size();
   head["body_sha256"] = hex(sha256(body));
+  write_score(read_score(global), head);
   std::string line = print_json(head);
   line.pop_back();
   line += fmt::format("{}{:08x}\"}}", kCrcKey, crc32c(line));
@@ -180,6 +182,7 @@ Result<ManifestSummary> decode_summary(std::string_view text) {
   summary.body_sha256 = json_string(head, "body_sha256");
   if (summary.body_sha256.size() != kSha256Digits) return Error{"its body_sha256 is none"};
   summary.head_bytes = newline + 1;
+  summary.score = read_score(head);
   return summary;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "ckpt/layout.h"
+#include "ckpt/score.h"
 
 namespace shanty::ckpt {
 
@@ -84,6 +85,7 @@ struct ManifestSummary {
   uint64_t body_bytes = 0;
   std::string body_sha256;
   uint64_t head_bytes = 0;  // of the first line with its newline
+  Score score;              // a copy of what `global` says
 };
 
 constexpr size_t kMaxSummaryBytes = 4096;

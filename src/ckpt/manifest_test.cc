@@ -84,6 +84,37 @@ TEST(Manifest, TheFirstLineAloneTellsTheSummary) {
   EXPECT_TRUE(decode_summary(encode_manifest(longest)).ok());
 }
 
+TEST(Manifest, TheFirstLineRepeatsTheMetrics) {
+  Manifest manifest = sample();
+  manifest.global_json = R"({"metrics":{"loss":0.25,"eval/acc":3,"x y":1,"no":null},)"
+                         R"("keep_best":{"metric":"loss","mode":"max","count":2}})";
+  const Score score = decode_summary(encode_manifest(manifest)).value().score;
+  EXPECT_EQ(score.metrics, (std::map<std::string, double>{{"loss", 0.25}, {"eval/acc", 3}}));
+  ASSERT_TRUE(score.best);
+  EXPECT_EQ(score.best->metric, "loss");
+  EXPECT_TRUE(score.best->highest);
+  EXPECT_EQ(score.best->keep, 2U);
+  EXPECT_FALSE(decode_summary(encode_manifest(sample())).value().score.best);
+}
+
+TEST(Manifest, TheFirstLineStaysShortWithAllMetrics) {
+  Manifest manifest = sample();
+  manifest.run = std::string(100'000, '\x01');
+  std::string metrics;
+  for (size_t i = 0; i < 2 * kMaxMetrics; ++i) {
+    metrics += fmt::format(R"({}"{:0>{}}":-2.2250738585072014e-308)", i == 0 ? "" : ",", i,
+                           kMaxMetricNameBytes);
+  }
+  const std::string longest(kMaxMetricNameBytes, 'm');
+  manifest.global_json =
+      fmt::format(R"({{"metrics":{{{}}},"keep_best":{{"metric":"{}","mode":"min","count":9}}}})",
+                  metrics, longest);
+  const auto summary = decode_summary(encode_manifest(manifest));
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  EXPECT_EQ(summary->score.metrics.size(), kMaxMetrics);
+  EXPECT_EQ(summary->score.best->metric, longest);
+}
+
 TEST(Manifest, AnyFlippedBitAndAnyCutIsNoticed) {
   const std::string text = encode_manifest(sample());
   for (size_t bit = 0; bit < text.size() * 8; ++bit) {

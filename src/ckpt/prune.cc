@@ -11,7 +11,7 @@ namespace {
 std::vector<Listed> superfluous(const std::vector<Listed>& committed, size_t whole, size_t keep) {
   std::vector<Listed> out;
   for (size_t i = std::max(whole + 1, keep); i < committed.size(); ++i) {
-    if (!committed[i].pinned) out.push_back(committed[i]);
+    if (!committed[i].pinned && !committed[i].best) out.push_back(committed[i]);
   }
   return out;
 }
@@ -30,6 +30,7 @@ Result<std::vector<Listed>> prune(Vfs& vfs, const std::string& root, const Prune
   const std::string what = "pruning " + root;
   std::vector<Listed> committed = TRY(list_checkpoints(vfs, root).context(what));
   std::erase_if(committed, [](const Listed& l) { return l.state != CheckpointState::kCommitted; });
+  if (options.best) mark_best(committed, options.best);
   const size_t keep = std::max<size_t>(options.keep, 1);
   if (committed.size() <= keep || !options.is_whole) return std::vector<Listed>();
   const auto whole = std::find_if(committed.begin(), committed.end(), options.is_whole);

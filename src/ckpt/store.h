@@ -91,6 +91,7 @@ struct Listed {
   CheckpointId id;
   CheckpointState state = CheckpointState::kInProgress;
   bool pinned = false;
+  bool best = false;    // one of those that the newest one's rule keeps
   std::string problem;  // of a damaged one
   std::optional<ManifestSummary> summary;
 };
@@ -98,11 +99,16 @@ struct Listed {
 // missing root has none.
 Result<std::vector<Listed>> list_checkpoints(Vfs& vfs, const std::string& root);
 
+// Sets `best` of those that `rule` keeps: committed, with that metric; of equal ones the newest.
+// `all` is newest first.
+void mark_best(std::vector<Listed>& all, const std::optional<BestRule>& rule);
+
 Status pin(Vfs& vfs, const std::string& checkpoint_dir, const std::string& why);
 
 struct PruneOptions {
   size_t keep = 3;  // newest committed ones, >= 1
   bool dry_run = false;
+  std::optional<BestRule> best;  // in place of what the newest one says
   // Reads a checkpoint back whole; prune asks it of the newest until one is whole.
   std::function<bool(const Listed&)> is_whole;
 };

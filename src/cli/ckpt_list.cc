@@ -30,7 +30,8 @@ using nlohmann::json;
 std::string state_text(const Listed& listed) {
   switch (listed.state) {
     case ckpt::CheckpointState::kCommitted:
-      return listed.pinned ? "milestone" : "committed";
+      if (listed.pinned) return "milestone";
+      return listed.best ? "best" : "committed";
     case ckpt::CheckpointState::kInProgress:
       return "in progress";
     case ckpt::CheckpointState::kDamaged:
@@ -40,9 +41,13 @@ std::string state_text(const Listed& listed) {
 }
 
 json to_json(const Listed& listed) {
-  json out{{"directory", listed.directory},      {"step", listed.id.step},
-           {"generation", listed.id.generation}, {"attempt", listed.id.attempt},
-           {"state", state_text(listed)},        {"pinned", listed.pinned}};
+  json out{{"directory", listed.directory},
+           {"step", listed.id.step},
+           {"generation", listed.id.generation},
+           {"attempt", listed.id.attempt},
+           {"state", state_text(listed)},
+           {"pinned", listed.pinned},
+           {"best", listed.best}};
   if (!listed.problem.empty()) out["problem"] = listed.problem;
   if (listed.summary) {
     out["world_size"] = listed.summary->world_size;
@@ -51,13 +56,23 @@ json to_json(const Listed& listed) {
     out["run"] = listed.summary->run;
     out["created_unix_ns"] = listed.summary->created_unix_ns;
     out["created"] = format_utc(listed.summary->created_unix_ns);
+    out["metrics"] = listed.summary->score.metrics;
   }
   return out;
 }
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::vector<std::string> row(const Listed& listed, int64_t now_unix_ns) {
+std::string metrics_text(const Listed& listed) {
+  std::string text;
+  if (!listed.summary) return text;
+  for (const auto& [name, value] : listed.summary->score.metrics) {
+    text += fmt::format("{}{}={:.6g}", text.empty() ? "" : " ", name, value);
+  }
+  return text;
+}
+
+std::vector<std::string> row(const Listed& listed, bool with_metrics, int64_t now_unix_ns) {
   std::vector<std::string> cells = {fmt::format("{}", listed.id.step)};
   if (listed.summary) {
     const double age = ns_to_seconds(now_unix_ns - listed.summary->created_unix_ns);
@@ -68,6 +83,7 @@ std::vector<std::string> row(const Listed& listed, int64_t now_unix_ns) {
     cells.insert(cells.end(), {"-", "-", "-"});
   }
   cells.push_back(state_text(listed));
+  if (with_metrics) cells.push_back(metrics_text(listed));
   cells.push_back(base_name(listed.directory) +
                   (listed.problem.empty() ? "" : ": " + listed.problem));
   return cells;
@@ -75,10 +91,14 @@ std::vector<std::string> row(const Listed& listed, int64_t now_unix_ns) {
 
 std::string list_table(const std::vector<Listed>& all, size_t width) {
   Table table;
-  table.header = {"STEP", "AGE", "WORLD", "SIZE", "STATE", "DIRECTORY"};
+  const bool with_metrics = std::any_of(
+      all.begin(), all.end(), [](const Listed& listed) { return !metrics_text(listed).empty(); });
+  table.header = {"STEP", "AGE", "WORLD", "SIZE", "STATE"};
+  if (with_metrics) table.header.push_back("METRICS");
+  table.header.push_back("DIRECTORY");
   table.right_aligned = {true, true, true, true};
   const int64_t now = system_clock().unix_time_ns();
-  for (const Listed& listed : all) table.rows.push_back(row(listed, now));
+  for (const Listed& listed : all) table.rows.push_back(row(listed, with_metrics, now));
   return format_table(table, {.width = width});
 }
 
@@ -185,9 +205,14 @@ Result<int> ckpt_prune(const CkptArguments& arguments) {
   const auto is_whole = [&](const Listed& listed) {
     return ckpt::verify_checkpoint(vfs, listed.directory, arguments.threads).empty();
   };
-  const auto removed = TRY(
-      ckpt::prune(vfs, arguments.path,
-                  {.keep = arguments.keep, .dry_run = arguments.dry_run, .is_whole = is_whole}));
+  std::optional<ckpt::BestRule> best;
+  if (arguments.keep_best > 0) {
+    best = {
+        .metric = arguments.best, .highest = arguments.mode == "max", .keep = arguments.keep_best};
+  }
+  const auto removed = TRY(ckpt::prune(
+      vfs, arguments.path,
+      {.keep = arguments.keep, .dry_run = arguments.dry_run, .best = best, .is_whole = is_whole}));
   Output output;
   if (arguments.json) {
     json out = json::array();

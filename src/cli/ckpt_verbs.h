@@ -18,6 +18,9 @@ struct CkptArguments {
   bool optimizer = false;  // export
   bool dry_run = false;
   size_t keep = 3;
+  size_t keep_best = 0;  // prune: 0 leaves it to the checkpoints
+  std::string best = "loss";
+  std::string mode = "min";
   int threads = 2;
   std::string format = "safetensors";
   std::string python = "python3";

@@ -15,6 +15,7 @@ from shanty.checkpoint.attached import Attached
 from shanty.checkpoint.engine import Engine, find_engine
 from shanty.checkpoint.errors import CheckpointError
 from shanty.checkpoint.load import Loaded, load
+from shanty.checkpoint.metrics import BestRule
 from shanty.checkpoint.orders import Orders
 from shanty.checkpoint.parts import ALONE, Copies
 from shanty.checkpoint.save import SaveHandle, Saver, say
@@ -39,7 +40,8 @@ class Checkpointer:
     rank. `allow_pickle` lets values that have no JSON be saved, and loaded, as pickles: a pickle
     can run any code. `replicas`: who else has the same plain tensors, to store each byte once:
     "auto" is all ranks, None nobody, or a process group. `copy_at_once`: save() returns only when
-    parameters may change, for scripts that change them outside of the optimizer.
+    parameters may change, for scripts that change them outside of the optimizer. `keep_best` more
+    stay: those with the lowest (`mode="max"`: highest) value of the metric `best` that `save` got.
     """
 
     def __init__(
@@ -52,12 +54,16 @@ class Checkpointer:
         replicas: Any = "auto",
         mtbf_s: float = MTBF_S,
         copy_at_once: bool = False,
+        keep_best: int = 0,
+        best: str = "loss",
+        mode: str = "min",
     ) -> None:
         self._root = str(Path(directory).absolute())
         self._keep, self._rate = keep, rate_limit or 0
         self._schedule = Schedule(every, mtbf_s)
         self._replicas = replicas
         self._copy_at_once = copy_at_once
+        self._best = BestRule(keep_best, best, mode)
         self._attached = Attached(allow_pickle)
         self._termination = Termination()
         self._engine: Engine | None = None
@@ -97,10 +103,13 @@ class Checkpointer:
             self._hooks.append(one.register_step_pre_hook(self._before_step))
         return self
 
-    def save(self, step: int, pin: bool = False) -> SaveHandle:
+    def save(
+        self, step: int, pin: bool = False, metrics: dict[str, Any] | None = None
+    ) -> SaveHandle:
         """Returns at once; copying goes on until the optimizer's next step, which waits for it.
         Failing storage does not stop the training: the handle says so, and a line on stderr. A
-        pinned checkpoint is never pruned."""
+        pinned checkpoint is never pruned. `metrics`: numbers by name, stored and listed with it;
+        rank 0's count."""
         began = time.monotonic()
         self._saved_at = began
         try:
@@ -116,6 +125,7 @@ class Checkpointer:
         saver.notice()
         entries, models = self._attached.tensors()
         shared = self._attached.shared(step, models, self._world)
+        shared.update(self._best.score(metrics))
         own = self._attached.own(shared, self._world)
         handle = saver.save(step, entries, models.aliases, (own, shared), pin)
         self._preflight(saver)
@@ -123,7 +133,7 @@ class Checkpointer:
         self._handle = handle
         return handle
 
-    def maybe_save(self, step: int) -> SaveHandle | None:
+    def maybe_save(self, step: int, metrics: dict[str, Any] | None = None) -> SaveHandle | None:
         """Call it after each step of the optimizer. Saves when it is time.
 
         From the first call on, SIGTERM does not end the process at once: the next call saves, waits
@@ -143,7 +153,7 @@ class Checkpointer:
         ordered = self._orders.poll(self._termination.came or by_time)
         if not ordered and not (due and not schedule.timed):
             return None
-        handle = self.save(step)
+        handle = self.save(step, metrics=metrics)
         if self._termination.came:
             try:
                 handle.wait(TERM_LIMIT_S)

@@ -33,6 +33,7 @@ class Loaded:
     source: str  # "memory" or "disk"
     findings: list[str] = field(default_factory=list)
     extra: Any = None
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,6 +85,7 @@ def load(
                 answer["source"],
                 _once([*earlier, *findings, *fit.findings, *outcome.findings]),
                 attached.extra_of(shared),
+                shared.get("metrics", {}),
             )
         earlier += [*findings, *damages]
     raise CheckpointError("; ".join([f"{MAX_CANDIDATES} checkpoints are damaged", *_once(earlier)]))

@@ -77,6 +77,12 @@ void add_options(CLI::App& app, const std::string& name, CkptArguments& argument
   if (name == "prune") {
     app.add_option("--keep", arguments.keep, "how many of the newest stay (default 3)")
         ->check(CLI::Range(size_t{1}, size_t{1'000'000}));
+    app.add_option("--keep-best", arguments.keep_best,
+                   "how many of the best stay (default: as the newest checkpoint says)")
+        ->check(CLI::Range(size_t{1}, size_t{1'000'000}));
+    app.add_option("--best", arguments.best, "the metric they are the best by (default loss)");
+    app.add_option("--mode", arguments.mode, "min or max: which of its values are best")
+        ->check(CLI::IsMember({"min", "max"}));
     app.add_flag("--dry-run", arguments.dry_run, "say what would be removed");
   }
   app.add_option("--threads", arguments.threads, "that read at once (default 2)")
