@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "base/units.h"
 #include "ckpt/channel.h"
+#include "ckpt/lease.h"
 #include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
@@ -439,6 +440,7 @@ class LeaderImpl : public Leader {
         skipped.emplace_back(listed.directory, "damaged, as said before");
         continue;
       }
+      lease_ = Lease::take(vfs_, listed.directory);
       const auto reader = open_checkpoint(vfs_, listed.directory);
       if (!reader) {
         skipped.emplace_back(listed.directory, reader.error().message);
@@ -461,6 +463,7 @@ class LeaderImpl : public Leader {
   }
 
   Result<std::string> agree(const Gathering& gathering) {
+    lease_.reset();
     const bool all_ok = std::all_of(gathering.bodies.begin(), gathering.bodies.end(),
                                     [](const auto& said) { return said.second == "ok"; });
     return print_json(json{{"all_ok", all_ok}});
@@ -476,6 +479,7 @@ class LeaderImpl : public Leader {
   std::map<std::string, Gathering> finds_;
   std::map<std::string, Gathering> loads_;
   std::set<std::string> bad_;
+  std::unique_ptr<Lease> lease_;  // of what was found, until all ranks have theirs or have loaded
   std::string probe_;
   std::optional<Status> probe_written_;
   double bytes_per_second_ = 0;

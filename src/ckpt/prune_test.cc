@@ -1,5 +1,7 @@
 // Which checkpoints stay.
 
+#include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -7,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
+#include "ckpt/lease.h"
 #include "ckpt/model_vfs.h"
 #include "ckpt/power_cuts.h"
 #include "ckpt/store.h"
@@ -65,6 +69,66 @@ TEST_F(PruneTest, AGivenRuleTakesTheNewestsPlace) {
   options.best = {.metric = "loss", .highest = true, .keep = 2};
   ASSERT_TRUE(prune(vfs_, kRoot, options).ok());
   EXPECT_THAT(steps(), ElementsAre(3, 4));
+}
+
+TEST_F(PruneTest, WhatIsReadStaysUntilThen) {
+  const std::string first = save(1);
+  save(2);
+  auto lease = Lease::take(vfs_, first);
+  ASSERT_NE(lease, nullptr);
+  PruneOptions options = keep_newest(vfs_, 1);
+  options.dry_run = true;
+  EXPECT_TRUE(prune(vfs_, kRoot, options)->empty());
+  options.dry_run = false;
+  EXPECT_TRUE(prune(vfs_, kRoot, options)->empty());
+  EXPECT_THAT(steps(), ElementsAre(1, 2));
+  lease.reset();
+  EXPECT_EQ(prune(vfs_, kRoot, options)->size(), 1U);
+  EXPECT_THAT(steps(), ElementsAre(2));
+}
+
+TEST_F(PruneTest, ALeaseThatExpiredHoldsNothing) {
+  const std::string first = save(1);
+  save(2);
+  const int64_t now_unix_s = system_clock().unix_time_ns() / 1'000'000'000;
+  const auto leave = [&](int64_t expires_unix_s) {
+    const std::string path = first + "/" + lease_name(expires_unix_s, "node1-7-ab");
+    ASSERT_TRUE(vfs_.open(path, {.create = true, .write = true}).ok());
+  };
+  leave(now_unix_s - 2);
+  EXPECT_FALSE(is_leased(vfs_, first).value());
+  leave(now_unix_s + 60);
+  EXPECT_TRUE(is_leased(vfs_, first).value());
+}
+
+// Prunes the first of two checkpoints; a reader takes a lease of it before the change `at`. Returns
+// how many changes there were.
+size_t prune_with_reader_at(size_t at) {
+  ModelVfs vfs;
+  const Fence fence = open_root(vfs, kRoot, "run", 1).value();
+  std::string first;
+  for (const uint64_t step : {2, 1}) {
+    first = run_save(vfs, fence, {.step = step, .generation = 1}, {.salt = step})->directory;
+  }
+  std::unique_ptr<Lease> lease;
+  size_t changes = 0;
+  vfs.before_change = [&] {
+    if (changes++ == at) lease = Lease::take(vfs, first);
+  };
+  EXPECT_TRUE(prune(vfs, kRoot, keep_newest(vfs, 1)).ok());
+  vfs.before_change = nullptr;
+  if (lease == nullptr) return changes;  // it was gone already
+  const auto reader = open_checkpoint(vfs, first);
+  EXPECT_TRUE(reader.ok()) << at;
+  if (!reader.ok()) return changes;
+  EXPECT_EQ(check_content(**reader, 1).value(), 1U) << at;
+  return changes;
+}
+
+TEST(PruneAndReaders, WhoeverTookALeaseInTimeReadsOn) {
+  const size_t moments = prune_with_reader_at(SIZE_MAX);
+  EXPECT_GT(moments, 10U);
+  for (size_t at = 0; at < moments; ++at) prune_with_reader_at(at);
 }
 
 }  // namespace

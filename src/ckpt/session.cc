@@ -18,6 +18,7 @@
 #include "ckpt/channel.h"
 #include "ckpt/frames.h"
 #include "ckpt/leader.h"
+#include "ckpt/lease.h"
 #include "ckpt/memory_source.h"
 #include "ckpt/pull.h"
 #include "ckpt/reader.h"
@@ -499,7 +500,14 @@ Result<std::shared_ptr<CheckpointReader>> Stores::open(const std::string& direct
   const std::lock_guard lock(mutex_);
   std::erase_if(readers_, [](const auto& entry) { return entry.second.expired(); });
   if (auto reader = readers_[directory].lock()) return reader;
-  std::shared_ptr<CheckpointReader> reader = TRY(open_checkpoint(vfs_, directory));
+  struct Leased {
+    std::unique_ptr<Lease> lease;
+    std::unique_ptr<CheckpointReader> reader;
+  };
+  auto leased = std::make_shared<Leased>();
+  leased->lease = Lease::take(vfs_, directory);
+  leased->reader = TRY(open_checkpoint(vfs_, directory));
+  const std::shared_ptr<CheckpointReader> reader(leased, leased->reader.get());
   readers_[directory] = reader;
   return reader;
 }

@@ -113,8 +113,9 @@ struct PruneOptions {
   std::function<bool(const Listed&)> is_whole;
 };
 // Returns what was (or would be) removed: committed checkpoints that are older than the newest one
-// that reads back whole, not among the newest `keep` and not pinned. Damaged ones stay for people
-// to look at. Removes nothing when no checkpoint reads back whole.
+// that reads back whole, not among the newest `keep`, not the best, not pinned and not leased by a
+// reader (lease.h). Damaged ones stay for people to look at. Removes nothing when no checkpoint
+// reads back whole.
 Result<std::vector<Listed>> prune(Vfs& vfs, const std::string& root, const PruneOptions& options);
 
 }  // namespace shanty::ckpt

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ckpt/diff.h"
+#include "ckpt/lease.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
 #include "cli/ckpt_verbs.h"
@@ -57,6 +58,7 @@ Result<int> ckpt_verify(const CkptArguments& arguments) {
   bool whole = true;
   Output output;
   for (const std::string& directory : TRY(to_verify(arguments))) {
+    const auto lease = ckpt::Lease::take(ckpt::posix_vfs(), directory);
     const auto damage = ckpt::verify_checkpoint(ckpt::posix_vfs(), directory, arguments.threads);
     whole = whole && damage.empty();
     json found = json::array();
@@ -79,6 +81,8 @@ Result<int> ckpt_diff(const CkptArguments& arguments) {
   ckpt::Vfs& vfs = ckpt::posix_vfs();
   const std::string first = TRY(choose_checkpoint(arguments.path, std::nullopt));
   const std::string second = TRY(choose_checkpoint(arguments.other, std::nullopt));
+  const auto lease_a = ckpt::Lease::take(vfs, first);
+  const auto lease_b = ckpt::Lease::take(vfs, second);
   const auto a = TRY(ckpt::open_checkpoint(vfs, first));
   const auto b = TRY(ckpt::open_checkpoint(vfs, second));
   auto diffs = TRY(ckpt::diff_checkpoints(*a, *b, arguments.threads));

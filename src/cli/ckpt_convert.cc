@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "ckpt/export.h"
+#include "ckpt/lease.h"
 #include "ckpt/reader.h"
 #include "cli/ckpt_verbs.h"
 #include "cli/exit_codes.h"
@@ -71,6 +72,7 @@ Result<int> ckpt_export(const CkptArguments& arguments) {
     return convert_in_python(arguments, words);
   }
   ckpt::Vfs& vfs = ckpt::posix_vfs();
+  const auto lease = ckpt::Lease::take(vfs, directory);
   const auto reader = TRY(ckpt::open_checkpoint(vfs, directory));
   const uint64_t bytes = TRY(ckpt::export_safetensors(
       vfs, *reader,
