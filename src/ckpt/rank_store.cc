@@ -211,9 +211,8 @@ Status RankStore::write(Job& job) {
   if (!place || !place->is_object()) return Error{"rank 0's answer is no JSON"};
   const std::string directory = json_string(*place, "path");
   const std::string key = fmt::format("{}.{}", request.step, json_uint64(*place, "attempt"));
-  const WriteOptions options{.threads = request.threads,
-                             .rate_bytes_per_s = request.rate_bytes_per_s,
-                             .cancel = &job.cancel};
+  const WriteOptions options{
+      .threads = request.threads, .limit = request.limit, .cancel = &job.cancel};
   Receipt receipt = make_receipt(*job.layout, rank_);
   const auto write_all = [&]() -> Status {
     for (size_t i = 0; i < receipt.files.size(); ++i) {

@@ -109,7 +109,7 @@ class RankStore {
     std::string global_json;
     bool pin = false;
     int threads = 2;
-    uint64_t rate_bytes_per_s = 0;
+    RateLimit* limit = nullptr;              // outlives the save
     std::shared_ptr<ChannelClient> channel;  // shared with the session
     std::string node;                        // where this engine is
     Peer self;                               // how others reach it

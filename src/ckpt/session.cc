@@ -123,7 +123,7 @@ class Session {
     root_ = json_string(request, "root");
     rank_ = json_int(request, "rank", -1);
     world_size_ = json_int(request, "world_size", 0);
-    rate_ = json_uint64(request, "rate_bytes_per_s");
+    stores_.limit().set_rate(json_uint64(request, "rate_bytes_per_s"));
     if (root_.empty() || root_[0] != '/' || rank_ < 0 || rank_ >= world_size_) {
       return Error{"hello needs an absolute root and a rank within its world"};
     }
@@ -281,7 +281,7 @@ class Session {
                              .global_json = print_json(request.value("global", json::object())),
                              .pin = json_bool(request, "pin"),
                              .threads = kThreads,
-                             .rate_bytes_per_s = rate_,
+                             .limit = &stores_.limit(),
                              .channel = channel_,
                              .node = node_,
                              .self = TRY(own_peer())}));
@@ -460,7 +460,6 @@ class Session {
   std::string root_;
   int rank_ = 0;
   int world_size_ = 1;
-  uint64_t rate_ = 0;
   uint64_t generation_ = 0;
   std::string node_;
   bool loopback_ = true;                    // all engines of the job are on this machine

@@ -32,11 +32,14 @@ class Stores {
   std::shared_ptr<RankStore> of(const std::string& root, int rank);
   // Everything that is whole in memory of the checkpoints of `root`.
   std::vector<Snapshot> snapshots(const std::string& root);
+  // Of all files that this engine writes together; that of the newest hello.
+  RateLimit& limit() { return limit_; }
   // Through which other engines read the slots; the first call starts it.
   Result<Peer> peer(bool loopback);
 
  private:
   Vfs& vfs_;
+  RateLimit limit_;
   std::mutex mutex_;
   std::map<std::pair<std::string, int>, std::shared_ptr<RankStore>> stores_;  // shared: sessions
   std::map<std::string, std::unique_ptr<Leader>> leaders_;

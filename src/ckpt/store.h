@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "ckpt/manifest.h"
+#include "ckpt/rate_limit.h"
 #include "ckpt/vfs.h"
 
 namespace shanty::ckpt {
@@ -55,8 +56,8 @@ Status make_in_progress(Vfs& vfs, const Fence& fence, const CheckpointId& id);
 
 struct WriteOptions {
   int threads = 2;
-  bool direct = true;             // false: the image may not be read beyond its end
-  uint64_t rate_bytes_per_s = 0;  // 0 = no limit
+  bool direct = true;          // false: the image may not be read beyond its end
+  RateLimit* limit = nullptr;  // nullptr = none
   const std::atomic<bool>* cancel = nullptr;
 };
 

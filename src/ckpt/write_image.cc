@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -7,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "ckpt/store.h"
 #include "ckpt/xxh3.h"
@@ -17,53 +15,15 @@ namespace {
 
 constexpr uint64_t kWriteBytes = 4 << 20;
 constexpr int kMaxThreads = 64;
-constexpr Duration kMaxNap = std::chrono::milliseconds(100);  // so that `cancel` is seen in time
 static_assert(kWriteBytes % kChunkBytes == 0);
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// Lets `bytes_per_s` through, all threads together. Nothing is saved up while nobody asks.
-class RateLimit {
- public:
-  explicit RateLimit(uint64_t bytes_per_s) : bytes_per_s_(bytes_per_s) {}
-
-  // Waits until `bytes` may be written; false when `cancel` was set meanwhile.
-  bool wait_for(uint64_t bytes, const std::atomic<bool>* cancel) {
-    const auto cancelled = [cancel] { return cancel != nullptr && cancel->load(); };
-    if (bytes_per_s_ == 0) return !cancelled();
-    const TimePoint turn = take_turn(bytes);
-    while (!cancelled()) {
-      const Duration left = turn - system_clock().now();
-      if (left <= Duration::zero()) return true;
-      std::this_thread::sleep_for(std::min(left, kMaxNap));
-    }
-    return false;
-  }
-
- private:
-  TimePoint take_turn(uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    next_ = std::max(next_, system_clock().now());
-    const TimePoint turn = next_;
-    const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s_);
-    next_ = next_ + Duration(static_cast<int64_t>(std::min(seconds, 3600.0) * 1e9));
-    return turn;
-  }
-
-  uint64_t bytes_per_s_;
-  std::mutex mutex_;
-  TimePoint next_;
-};
 
 // Writes one image by several threads, each taking the next 4 MiB.
 class ImageWriter {
  public:
   ImageWriter(VfsFile& file, std::string_view image, bool padded, const WriteOptions& options)
-      : file_(file),
-        image_(image),
-        padded_(padded),
-        options_(options),
-        limit_(options.rate_bytes_per_s) {}
+      : file_(file), image_(image), padded_(padded), options_(options) {}
 
   // `crcs` is filled where it has no entries yet.
   Status run(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
@@ -98,7 +58,7 @@ class ImageWriter {
 
   Status write_part(uint64_t at, bool compute, std::vector<uint32_t>& crcs) {
     const std::string_view part = image_.substr(at, kWriteBytes);
-    if (!limit_.wait_for(part.size(), options_.cancel)) return Error{"the save was cancelled"};
+    if (!may_write(part.size())) return Error{"the save was cancelled"};
     for (uint64_t i = 0; compute && i < part.size(); i += kChunkBytes) {
       crcs[(at + i) / kChunkBytes] = crc32c(part.substr(i, kChunkBytes));
     }
@@ -116,7 +76,6 @@ class ImageWriter {
   std::string_view image_;
   bool padded_;
   const WriteOptions& options_;
-  RateLimit limit_;
   std::atomic<uint64_t> next_part_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;

@@ -37,7 +37,7 @@ class Checkpointer:
     nothing is connected or started before the first of these. `keep` newest checkpoints stay in
     `directory`. `every` is for maybe_save: steps, a time ("10min"), or "auto", from what a save
     costs and `mtbf_s`, the mean time between failures. `rate_limit`: bytes per second written, per
-    rank. `allow_pickle` lets values that have no JSON be saved, and loaded, as pickles: a pickle
+    node. `allow_pickle` lets values that have no JSON be saved, and loaded, as pickles: a pickle
     can run any code. `replicas`: who else has the same plain tensors, to store each byte once:
     "auto" is all ranks, None nobody, or a process group. `copy_at_once`: save() returns only when
     parameters may change, for scripts that change them outside of the optimizer. `keep_best` more
@@ -258,6 +258,8 @@ class Checkpointer:
 
     def _greet(self, world: World) -> dict[str, Any]:
         self._engine = self._engine.again() if self._engine is not None else find_engine()
+        # An engine holds its limit for all that it serves; others of the node have theirs.
+        engines = world.local_size if self._engine.is_own else 1
         return self._engine.connection.ask(
             "hello",
             protocol=PROTOCOL,
@@ -270,7 +272,7 @@ class Checkpointer:
             generation=world.generation,
             run=world.run,
             keep=self._keep,
-            rate_bytes_per_s=self._rate,
+            rate_bytes_per_s=-(-self._rate // engines),
         ).fields
 
     def _copies(self, world: World) -> Copies:

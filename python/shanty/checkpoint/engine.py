@@ -27,6 +27,11 @@ class Engine:
         self._process = process
         self.connection = _connect(name)
 
+    @property
+    def is_own(self) -> bool:
+        """This process has started it, for itself alone."""
+        return self._process is not None
+
     def again(self) -> Engine:
         """A new connection to the same process, or to one that takes its place when it has ended.
         This one is closed."""
