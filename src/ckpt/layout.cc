@@ -28,8 +28,11 @@ std::string numbers(const std::vector<uint64_t>& values) {
   return fmt::format("[{}]", fmt::join(values, ","));
 }
 
-// What the stored element type is, and what its place among the others follows.
-uint64_t alignment_of(const PieceSpec& piece) { return dtype_bytes(piece.dtype).value_or(1); }
+// What the place among the others follows, so that each lies at a multiple of it.
+// Elements of odd sizes may lie anywhere.
+uint64_t alignment_of(const PieceSpec& piece) {
+  return piece.element_bytes & (~piece.element_bytes + 1);
+}
 
 Result<uint64_t> bytes_of(const std::vector<uint64_t>& shape, uint64_t element_bytes) {
   const uint64_t count = TRY(element_count(shape));

@@ -102,6 +102,19 @@ TEST(Layout, GroupsHaveAFileEachAndAGroupWithoutPiecesHasNone) {
   EXPECT_TRUE(make_layout({}, 0)->files.empty());
 }
 
+TEST(Layout, EveryTensorLiesAtAMultipleOfItsElement) {
+  const std::vector<PieceSpec> pieces = {
+      whole("a.byte", "U8", 1, {3}), whole("b.half", "F16", 2, {3}), whole("c.odd", "Q24", 3, {5}),
+      whole("d.complex", "C128", 16, {3}), whole("e.double", "F64", 8, {1})};
+  const Layout layout = make_layout(pieces, 0).value();
+  parse_as_safetensors(layout.files[0]);
+  for (const PlacedBox& placed : layout.boxes) {
+    const PieceSpec& piece = pieces[placed.piece];
+    if (piece.dtype == "Q24") continue;
+    EXPECT_EQ(placed.at % piece.element_bytes, 0U) << piece.name;
+  }
+}
+
 TEST(Layout, RefusesWhatCannotBeStored) {
   const auto message = [](const std::vector<PieceSpec>& pieces) {
     const auto layout = make_layout(pieces, 0);
