@@ -282,3 +282,29 @@ def test_wrong_rules_of_the_best_are_named(tmp_path: Path) -> None:
         shanty.Checkpointer(tmp_path, keep_best=1, mode="lowest")
     with pytest.raises(shanty.CheckpointError, match="at most 48 letters"):
         shanty.Checkpointer(tmp_path, keep_best=1, best="a loss")
+
+
+@pytest.mark.usefixtures("binary")
+def test_what_did_not_change_is_linked_and_each_checkpoint_stands_alone(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    frozen, trained = nn.Linear(1500, 600).requires_grad_(False), nn.Linear(300, 300)
+    model = nn.Sequential(frozen, trained)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    with shanty.Checkpointer(tmp_path, keep=1).attach(model, optimizer) as checkpointer:
+        for step in range(1, 4):
+            optimizer.zero_grad()
+            trained(torch.randn(2, 300)).sum().backward()
+            optimizer.step()
+            checkpointer.save(step).wait(60)
+    (newest,) = tmp_path.glob("step-*")
+    files = [path.stat() for path in newest.rglob("*") if path.is_file()]
+    # Its predecessors are gone, so no count of links tells that it shared: times do.
+    shard = next(newest.glob("model/*still*"))
+    assert shard.stat().st_mtime_ns < min(p.stat().st_mtime_ns for p in newest.glob("model/*-model-*"))
+    written = sum(f.st_size for f in files) - shard.stat().st_size
+    assert written <= 0.12 * sum(f.st_size for f in files)
+    loaded = {}
+    for path in (newest / "model").iterdir():
+        loaded.update(safetensors.load_file(path))
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in model.state_dict().items())
+    subprocess.run([BINARY, "ckpt", "verify", newest], check=True)

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ constexpr uint64_t kColumns = 64;
 class BreakableVfs : public Vfs {
  public:
   std::string broken;
+  bool links_fail = false;
 
   Result<std::unique_ptr<VfsFile>> open(const std::string& path, OpenOptions options) override {
     if (options.create && !broken.empty() && path.find(broken) != std::string::npos) {
@@ -52,6 +54,7 @@ class BreakableVfs : public Vfs {
   Status remove_file(const std::string& path) override { return real_.remove_file(path); }
   Status remove_directory(const std::string& path) override { return real_.remove_directory(path); }
   Status hard_link(const std::string& from, const std::string& to) override {
+    if (links_fail) return errno_error("linking " + from, EPERM);
     return real_.hard_link(from, to);
   }
   Status replace_link(const std::string& path, const std::string& text) override {
@@ -94,18 +97,38 @@ class EngineTest : public ::testing::Test {
       if (stores_.size() < kRanks) {
         stores_.push_back(std::make_unique<RankStore>(vfs_, root_, rank));
         memory_.emplace_back(kRows * kColumns / kRanks);
-        PieceSpec spec{.name = "w",
-                       .group = Group::kModel,
-                       .dtype = "F32",
-                       .element_bytes = 4,
-                       .shape = {kRows, kColumns}};
-        const uint64_t rows = kRows / kRanks;
-        spec.boxes.push_back({{static_cast<uint64_t>(rank) * rows, 0}, {rows, kColumns}});
-        auto layout = stores_.back()->set_layout({spec}, {0}, {});
+        auto layout = stores_.back()->set_layout({spec_of(rank, false)}, {0}, {});
         ASSERT_TRUE(layout.ok()) << layout.error().message;
         layouts_.push_back((*layout)->number);
       }
     }
+  }
+
+  static PieceSpec spec_of(int rank, bool still) {
+    const uint64_t rows = kRows / kRanks;
+    PieceSpec spec{.name = "w",
+                   .group = Group::kModel,
+                   .dtype = "F32",
+                   .element_bytes = 4,
+                   .shape = {kRows, kColumns},
+                   .still = still};
+    spec.boxes.push_back({{static_cast<uint64_t>(rank) * rows, 0}, {rows, kColumns}});
+    return spec;
+  }
+
+  // From now on the tensor counts as one that does not change.
+  void mark_still() {
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      const auto layout =
+          stores_[rank]->set_layout({spec_of(static_cast<int>(rank), true)}, {0}, {});
+      ASSERT_TRUE(layout.ok()) << layout.error().message;
+      layouts_[rank] = (*layout)->number;
+    }
+  }
+
+  std::string still_file(uint64_t step, int rank) const {
+    return fmt::format("{}/{}/model/shard-{:05}-still-00001-of-00001.safetensors", root_,
+                       visible_name({.step = step, .generation = generation_}), rank + 1);
   }
 
   // Fills every rank's memory with numbers that follow from `salt` and saves it.
@@ -264,6 +287,49 @@ TEST_F(EngineTest, ASpoiledSaveIsTakenBack) {
   ASSERT_EQ(listed->size(), 1U);
   EXPECT_EQ(listed->front().id.step, 10U);
   EXPECT_FALSE(in_memory({20, 0}).here.contains(1));
+}
+
+TEST_F(EngineTest, WhatDidNotChangeIsLinkedAndEachCheckpointIsWhole) {
+  mark_still();
+  const auto save_and_wait = [&](uint64_t step, float salt) {
+    save(step, salt);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ASSERT_EQ(end_of(rank, step).state, SlotState::kCommitted) << end_of(rank, step).error;
+    }
+  };
+  save_and_wait(10, 1000);
+  save_and_wait(20, 1000);
+  EXPECT_EQ(std::filesystem::hard_link_count(still_file(20, 0)), 2U);
+  EXPECT_EQ(std::filesystem::hard_link_count(still_file(20, 1)), 2U);
+  // Two are kept: the first goes, and what it shared stays.
+  save_and_wait(30, 1000);
+  leader_.reset();
+  EXPECT_FALSE(std::filesystem::exists(still_file(10, 0)));
+  begin_generation(0);
+  EXPECT_EQ(std::filesystem::hard_link_count(still_file(30, 0)), 2U);
+  // The bytes decide, not the mark.
+  save_and_wait(40, 7000);
+  EXPECT_EQ(std::filesystem::hard_link_count(still_file(40, 0)), 1U);
+  leader_.reset();
+  for (const auto& [step, salt] : {std::pair{30, 1000.0F}, std::pair{40, 7000.0F}}) {
+    const std::string directory =
+        root_ + "/" + visible_name({.step = static_cast<uint64_t>(step), .generation = 0});
+    EXPECT_TRUE(verify_checkpoint(vfs_, directory, 1).empty());
+    const auto reader = open_checkpoint(vfs_, directory);
+    ASSERT_TRUE(reader.ok()) << reader.error().message;
+    expect_content(**reader, salt);
+  }
+}
+
+TEST_F(EngineTest, WhereLinksFailTheBytesAreWritten) {
+  mark_still();
+  vfs_.links_fail = true;
+  for (const uint64_t step : {10, 20}) {
+    save(step, 1000);
+    ASSERT_EQ(end_of(0, step).state, SlotState::kCommitted) << end_of(0, step).error;
+    ASSERT_EQ(end_of(1, step).state, SlotState::kCommitted);
+  }
+  EXPECT_EQ(std::filesystem::hard_link_count(still_file(20, 0)), 1U);
 }
 
 TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {

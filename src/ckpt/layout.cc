@@ -114,17 +114,24 @@ Result<std::string> make_header(const std::vector<PieceSpec>& pieces,
   return header + json;
 }
 
-std::string shard_path(Group group, int rank) {
-  return fmt::format("{}/shard-{:05}-model-00001-of-00001.safetensors",
-                     group == Group::kModel ? "model" : "optim", rank + 1);
+std::string shard_path(Group group, bool still, int rank) {
+  return fmt::format("{}/shard-{:05}-{}-00001-of-00001.safetensors",
+                     group == Group::kModel ? "model" : "optim", rank + 1,
+                     still ? "still" : "model");
 }
 
-// Adds the file of `group` to `layout`, if there is anything to put into it.
-Status add_file(const std::vector<PieceSpec>& pieces, Group group, int rank, Layout& layout) {
+struct FileKind {
+  Group group = Group::kModel;
+  bool still = false;
+};
+
+// Adds that file to `layout`, if there is anything to put into it.
+Status add_file(const std::vector<PieceSpec>& pieces, FileKind kind, int rank, Layout& layout) {
   std::vector<Entry> entries;
   for (size_t i = 0; i < layout.boxes.size(); ++i) {
     const PlacedBox& placed = layout.boxes[i];
-    if (pieces[placed.piece].group != group || placed.bytes == 0) continue;
+    const PieceSpec& piece = pieces[placed.piece];
+    if (piece.group != kind.group || piece.still != kind.still || placed.bytes == 0) continue;
     entries.push_back({.piece = placed.piece, .box = placed.box, .placed = i});
   }
   if (entries.empty()) return {};
@@ -138,8 +145,9 @@ Status add_file(const std::vector<PieceSpec>& pieces, Group group, int rank, Lay
   std::vector<uint64_t> sizes;
   for (const Entry& entry : entries) sizes.push_back(layout.boxes[entry.placed].bytes);
   std::vector<uint64_t> at;
-  FileImage file{.group = group,
-                 .path = shard_path(group, rank),
+  FileImage file{.group = kind.group,
+                 .still = kind.still,
+                 .path = shard_path(kind.group, kind.still, rank),
                  .header = TRY(make_header(pieces, entries, sizes, at)),
                  .slot_offset = layout.slot_bytes};
   file.bytes = file.header.size();
@@ -257,8 +265,10 @@ Result<Layout> make_layout(const std::vector<PieceSpec>& pieces, int rank) {
   }
   layout.piece_offsets.resize(pieces.size());
   for (const Group group : {Group::kModel, Group::kOptim}) {
-    TRY_STATUS(
-        add_file(pieces, group, rank, layout).context("laying out " + shard_path(group, rank)));
+    for (const bool still : {false, true}) {
+      TRY_STATUS(add_file(pieces, {group, still}, rank, layout)
+                     .context("laying out " + shard_path(group, still, rank)));
+    }
   }
   return layout;
 }

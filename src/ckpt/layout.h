@@ -57,6 +57,7 @@ struct PieceSpec {
   uint64_t element_bytes = 0;   // > 0
   std::vector<uint64_t> shape;  // of the whole tensor
   std::vector<Box> boxes;       // one, or those of a flat range, in their order; may be empty
+  bool still = false;  // does not change from save to save: lies in another file than what does
 };
 
 // Where one box of a piece lies.
@@ -70,6 +71,7 @@ struct PlacedBox {
 
 struct FileImage {
   Group group = Group::kModel;
+  bool still = false;
   std::string
       path;  // in the checkpoint directory: "model/shard-00001-model-00001-of-00001.safetensors"
   std::string header;        // the first bytes of the file, padded; the data follows
@@ -77,8 +79,8 @@ struct FileImage {
   uint64_t slot_offset = 0;  // where the image begins in a slot, a multiple of kDataAlignment
 };
 
-// The images of a rank's files and where each piece lies in them. A group without pieces has no
-// file.
+// The images of a rank's files and where each piece lies in them. A group has up to two
+// files, one of them for what is still.
 struct Layout {
   std::vector<FileImage> files;
   std::vector<PlacedBox> boxes;         // in the order of specs, then boxes

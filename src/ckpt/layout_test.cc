@@ -102,6 +102,19 @@ TEST(Layout, GroupsHaveAFileEachAndAGroupWithoutPiecesHasNone) {
   EXPECT_TRUE(make_layout({}, 0)->files.empty());
 }
 
+TEST(Layout, WhatIsStillLiesInAFileOfItsOwn) {
+  PieceSpec still = whole("frozen", "F32", 4, {1000});
+  still.still = true;
+  const Layout layout = make_layout({still, whole("w", "F32", 4, {2000})}, 0).value();
+  ASSERT_EQ(layout.files.size(), 2U);
+  EXPECT_FALSE(layout.files[0].still);
+  EXPECT_TRUE(layout.files[1].still);
+  EXPECT_EQ(layout.files[1].path, "model/shard-00001-still-00001-of-00001.safetensors");
+  EXPECT_TRUE(parse_as_safetensors(layout.files[1]).contains("frozen"));
+  EXPECT_EQ(layout.boxes[0].file, 1U);
+  EXPECT_EQ(layout.boxes[1].file, 0U);
+}
+
 TEST(Layout, EveryTensorLiesAtAMultipleOfItsElement) {
   const std::vector<PieceSpec> pieces = {
       whole("a.byte", "U8", 1, {3}), whole("b.half", "F16", 2, {3}), whole("c.odd", "Q24", 3, {5}),

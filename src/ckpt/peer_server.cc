@@ -57,14 +57,6 @@ Result<std::string> answer_question(const Question& question, const PeerServer::
 
 }  // namespace
 
-std::vector<uint32_t> chunk_checksums(std::string_view bytes) {
-  std::vector<uint32_t> sums;
-  for (uint64_t at = 0; at < bytes.size(); at += kChunkBytes) {
-    sums.push_back(crc32c(bytes.substr(at, kChunkBytes)));
-  }
-  return sums;
-}
-
 std::string encode_slot_facts(const SlotFacts& facts) {
   return print_json(json{{"receipt", encode_receipt(facts.receipt)},
                          {"world_size", facts.world_size},

@@ -25,7 +25,6 @@ struct SlotFacts {
 std::string encode_slot_facts(const SlotFacts& facts);
 Result<SlotFacts> decode_slot_facts(std::string_view text);
 SlotFacts make_slot_facts(const Snapshot& snapshot);
-std::vector<uint32_t> chunk_checksums(std::string_view bytes);
 
 // Lets other engines of the job read what this one has in its slots. Thread-safe.
 class PeerServer {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "ckpt/model_vfs.h"
+#include "ckpt/open_checkpoint.h"
 #include "ckpt/store.h"
 #include "ckpt/store_files.h"
 #include "ckpt/test_saves.h"
@@ -139,6 +140,7 @@ struct Plan {
   size_t per_moment = 40;
   size_t keep = 1;
   uint64_t reopen_every = 0;  // a new generation opens the root before each n-th save
+  bool links = false;         // each save links what is still to the one before
   bool delete_first = false;  // a mutant: the old one goes before the new one is written
 };
 
@@ -168,6 +170,7 @@ inline Outcome run_history(const Plan& plan, const MakeVfs& make_vfs, bool go_on
                    return bad;
                  });
   CheckpointId last;
+  LinkSource source;
   auto fence = open_root(vfs, kRoot, "run", 1);
   EXPECT_TRUE(fence.ok());
   for (int i = 1; fence.ok() && i <= plan.saves; ++i) {
@@ -182,11 +185,16 @@ inline Outcome run_history(const Plan& plan, const MakeVfs& make_vfs, bool go_on
       EXPECT_TRUE(deleted.ok());
     }
     const CheckpointId id{.step = step, .generation = fence->generation, .attempt = 1};
-    const TestSave save{.salt = step, .world = 2 + static_cast<int>(plan.seed % 2)};
+    TestSave save{.salt = step, .world = 2 + static_cast<int>(plan.seed % 2)};
+    if (plan.links) save.source = source;
     const auto saved = run_save(vfs, *fence, id, save);
     EXPECT_TRUE(saved.ok()) << saved.error().message;
     history.acked = step;
     last = id;
+    if (plan.links) {
+      const std::string directory = kRoot + "/" + visible_name(id);
+      source = {.directory = directory, .files = load_manifest(vfs, directory)->files};
+    }
     cuts.promise();
     cuts.cut();
     const auto pruned = prune(vfs, kRoot, keep_newest(vfs, plan.keep));

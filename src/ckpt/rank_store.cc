@@ -214,12 +214,15 @@ Status RankStore::write(Job& job) {
   const WriteOptions options{
       .threads = request.threads, .limit = request.limit, .cancel = &job.cancel};
   Receipt receipt = make_receipt(*job.layout, rank_);
+  const LinkSource source = committed();
   const auto write_all = [&]() -> Status {
     for (size_t i = 0; i < receipt.files.size(); ++i) {
       const FileImage& image = job.layout->layout.files[i];
-      receipt.files[i] = TRY(write_image(
-          vfs_, directory, image.path, rank_,
-          {job.arena->slot(request.slot) + image.slot_offset, image.bytes}, {}, options));
+      const std::string_view bytes(job.arena->slot(request.slot) + image.slot_offset, image.bytes);
+      receipt.files[i] =
+          image.still
+              ? TRY(link_or_write_image(vfs_, directory, image.path, rank_, bytes, source, options))
+              : TRY(write_image(vfs_, directory, image.path, rank_, bytes, {}, options));
     }
     WriteOptions plain = options;
     plain.direct = false;
@@ -235,12 +238,27 @@ Status RankStore::write(Job& job) {
   if (job.cancel) return Error{"the save was given up"};
   set(job, SlotState::kDurable);
   const json body{{"receipt", encode_receipt(receipt)}, {"global", request.global_json}};
-  const auto committed =
-      parse_json(TRY(channel.ask("receipt", key, print_json(body), kCommitLimit)));
-  if (request.pin && committed && committed->is_object() && rank_ == 0) {
-    TRY_STATUS(pin(vfs_, json_string(*committed, "directory"), "a milestone"));
-  }
+  const auto done = parse_json(TRY(channel.ask("receipt", key, print_json(body), kCommitLimit)));
+  if (!done || !done->is_object()) return {};
+  const std::string where = json_string(*done, "directory");
+  note_committed({.directory = where, .files = std::move(receipt.files)}, *job.layout);
+  if (request.pin && rank_ == 0) TRY_STATUS(pin(vfs_, where, "a milestone"));
   return {};
+}
+
+LinkSource RankStore::committed() const {
+  const std::lock_guard lock(mutex_);
+  return committed_;
+}
+
+void RankStore::note_committed(LinkSource source, const RankLayout& layout) {
+  std::erase_if(source.files, [&](const StoredFile& file) {
+    return std::none_of(
+        layout.layout.files.begin(), layout.layout.files.end(),
+        [&](const FileImage& image) { return image.still && image.path == file.path; });
+  });
+  const std::lock_guard lock(mutex_);
+  committed_ = std::move(source);
 }
 
 void RankStore::set(Job& job, SlotState state, const std::string& error) {

@@ -137,6 +137,8 @@ class RankStore {
   Status copy(Job& job);
   Status write(Job& job);
   Status keep_neighbours_copy(const Job& job);
+  LinkSource committed() const;
+  void note_committed(LinkSource source, const RankLayout& layout);
   void set(Job& job, SlotState state, const std::string& error = "");
 
   Vfs& vfs_;
@@ -150,6 +152,7 @@ class RankStore {
   bool busy_[kSlots] = {};
   std::vector<SlotContent> contents_;  // newest first
   std::vector<Snapshot> copies_;       // likewise
+  LinkSource committed_;               // the newest one's files of what is still
   std::map<uint64_t, SaveStatus> saves_;
   std::vector<std::shared_ptr<Job>> running_;  // shared with their threads
 };

@@ -247,6 +247,7 @@ class Session {
     auto shape = numbers(tensor, "shape");
     if (!shape) return Error{"the tensor " + spec.name + " has no shape"};
     spec.shape = std::move(*shape);
+    spec.still = json_bool(tensor, "still");
     spec.boxes = TRY(boxes_of(tensor, spec.shape, "piece_shape").context(spec.name));
     std::erase_if(spec.boxes, [](const Box& box) {
       return std::find(box.shape.begin(), box.shape.end(), 0U) != box.shape.end();

@@ -68,6 +68,19 @@ struct WriteOptions {
 Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
                                const std::string& path, int rank, std::string_view image,
                                std::vector<uint32_t> crc32c, const WriteOptions& options);
+// CRC32C of each kChunkBytes, as in StoredFile.
+std::vector<uint32_t> chunk_checksums(std::string_view bytes);
+
+// A committed checkpoint's directory and files.
+struct LinkSource {
+  std::string directory;
+  std::vector<StoredFile> files;
+};
+// As write_image; but where `source` has the same bytes under the same path, by their checksums, a
+// hard link to that file takes the place of writing.
+Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_dir,
+                                       const std::string& path, int rank, std::string_view image,
+                                       const LinkSource& source, const WriteOptions& options);
 // The directories of the files that this rank wrote.
 Status sync_written(Vfs& vfs, const std::string& in_progress_dir,
                     const std::vector<StoredFile>& files);

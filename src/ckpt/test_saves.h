@@ -26,7 +26,10 @@ struct TestTensor {
   std::string dtype;
   uint64_t element_bytes;
   std::vector<uint64_t> shape;
+  bool still = false;  // the same in all saves
 };
+
+inline TestTensor still_tensor() { return {"layer.still", Group::kModel, "F32", 4, {40}, true}; }
 
 // Of scale 1: few, for tests that load a hundred thousand times.
 inline std::vector<TestTensor> test_tensors(uint64_t scale) {
@@ -48,6 +51,7 @@ inline std::vector<TestTensor> test_tensors(uint64_t scale) {
 inline const std::string& test_bytes(const TestTensor& tensor, uint64_t salt) {
   static std::map<std::pair<std::string, uint64_t>, std::string> made;
   const uint64_t size = element_count(tensor.shape).value() * tensor.element_bytes;
+  if (tensor.still) salt = 0;
   std::string& out = made[{tensor.name, salt * 1000 + tensor.shape.size() + size % 1000}];
   if (out.size() == size) return out;
   out.assign(size, '\0');
@@ -89,7 +93,8 @@ inline PieceSpec test_piece(const TestTensor& tensor, int rank, int world) {
                   .dtype = tensor.dtype,
                   .element_bytes = tensor.element_bytes,
                   .shape = tensor.shape,
-                  .boxes = {}};
+                  .boxes = {},
+                  .still = tensor.still};
   const uint64_t r = static_cast<uint64_t>(rank);
   const uint64_t w = static_cast<uint64_t>(world);
   const uint64_t count = element_count(tensor.shape).value();
@@ -116,13 +121,15 @@ struct TestSave {
   uint64_t salt = 1;
   int world = 2;
   uint64_t scale = 1;
-  std::string global = "";  // in place of global_of(salt)
+  std::string global = "";                          // in place of global_of(salt)
+  std::optional<LinkSource> source = std::nullopt;  // with it, still_tensor() is saved too
 };
 
 // What one rank does, as the engine does it.
 inline Result<Receipt> write_rank(Vfs& vfs, const std::string& directory, const TestSave& save,
                                   int rank) {
-  const std::vector<TestTensor> tensors = test_tensors(save.scale);
+  std::vector<TestTensor> tensors = test_tensors(save.scale);
+  if (save.source) tensors.push_back(still_tensor());
   std::vector<PieceSpec> pieces;
   for (const TestTensor& tensor : tensors) {
     pieces.push_back(test_piece(tensor, rank, save.world));
@@ -143,8 +150,11 @@ inline Result<Receipt> write_rank(Vfs& vfs, const std::string& directory, const 
   }
   Receipt receipt{.rank = rank, .tensors = stored_tensors(pieces, layout)};
   for (const FileImage& file : layout.files) {
-    receipt.files.push_back(TRY(write_image(vfs, directory, file.path, rank,
-                                            {slot.data() + file.slot_offset, file.bytes}, {}, {})));
+    const std::string_view image(slot.data() + file.slot_offset, file.bytes);
+    receipt.files.push_back(
+        file.still
+            ? TRY(link_or_write_image(vfs, directory, file.path, rank, image, *save.source, {}))
+            : TRY(write_image(vfs, directory, file.path, rank, image, {}, {})));
   }
   receipt.files.push_back(
       TRY(write_image(vfs, directory, fmt::format("state/rank-{:05}.json", rank), rank,
@@ -174,6 +184,7 @@ inline Result<uint64_t> check_content(CheckpointReader& reader, uint64_t scale, 
   uint64_t salt = 0;
   if (std::sscanf(global.c_str(), "{\"salt\":%lu}", &salt) != 1) return Error{"global " + global};
   std::vector<TestTensor> tensors = test_tensors(scale);
+  if (reader.manifest().tensors.contains(still_tensor().name)) tensors.push_back(still_tensor());
   std::vector<std::string> got;
   std::vector<Want> wants;
   for (const TestTensor& tensor : tensors) {

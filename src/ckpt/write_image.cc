@@ -66,6 +66,11 @@ class ImageWriter {
     return file_.write_at(at, {part.data(), size});
   }
 
+  bool may_write(uint64_t bytes) {
+    if (options_.limit != nullptr) return options_.limit->wait_for(bytes, options_.cancel);
+    return options_.cancel == nullptr || !options_.cancel->load();
+  }
+
   void fail(const Status& status) {
     const std::lock_guard lock(mutex_);
     if (failure_.ok()) failure_ = status;
@@ -94,6 +99,14 @@ Status write_and_sync(VfsFile& file, std::string_view image, bool direct, Stored
 
 }  // namespace
 
+std::vector<uint32_t> chunk_checksums(std::string_view bytes) {
+  std::vector<uint32_t> sums;
+  for (uint64_t at = 0; at < bytes.size(); at += kChunkBytes) {
+    sums.push_back(crc32c(bytes.substr(at, kChunkBytes)));
+  }
+  return sums;
+}
+
 Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
                                const std::string& path, int rank, std::string_view image,
                                std::vector<uint32_t> crc32c, const WriteOptions& options) {
@@ -111,6 +124,32 @@ Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
   if (written.ok()) return stored;
   discard(vfs.remove_file(full_path), "the attempt is given up with its directory anyway");
   return written.error();
+}
+
+Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_dir,
+                                       const std::string& path, int rank, std::string_view image,
+                                       const LinkSource& source, const WriteOptions& options) {
+  Xxh3 xxh3;
+  xxh3.add(image);
+  StoredFile stored{.path = path,
+                    .rank = rank,
+                    .bytes = image.size(),
+                    .crc32c = chunk_checksums(image),
+                    .xxh3 = xxh3.hex_digest()};
+  const auto before = std::find_if(source.files.begin(), source.files.end(),
+                                   [&](const StoredFile& file) { return file.path == path; });
+  const bool same = before != source.files.end() && before->bytes == stored.bytes &&
+                    before->crc32c == stored.crc32c && before->xxh3 == stored.xxh3;
+  if (same) {
+    const std::string there = source.directory + "/" + path;
+    const auto info = vfs.info(there);
+    // Any failure has the same answer: the source was pruned, no links here, too many of one file.
+    if (info.ok() && info->exists && info->size == stored.bytes &&
+        vfs.hard_link(there, in_progress_dir + "/" + path).ok()) {
+      return stored;
+    }
+  }
+  return write_image(vfs, in_progress_dir, path, rank, image, std::move(stored.crc32c), options);
 }
 
 Status sync_written(Vfs& vfs, const std::string& in_progress_dir,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shanty.checkpoint.dtypes import word_of
 from shanty.checkpoint.entries import DIVIDE, FIRST, NOT_ME, Entry
@@ -45,6 +45,7 @@ class Piece:
     spec: dict[str, Any]
     source: Tensor
     pullable: bool  # plain CPU memory that only the optimizer changes
+    frozen: bool = False  # a parameter that is not trained
 
 
 def part_of(entry: Entry, replicas: Copies) -> Part | None:
@@ -144,7 +145,9 @@ def _piece(entry: Entry, part: Part, first: int, last: int) -> Piece | None:
         if offsets:
             offsets[0] += first
         spec["offsets"], spec["piece_shape"] = offsets, list(local.shape)
-    return Piece(spec, local, plain and not entry.volatile and size >= PULL_BYTES)
+    pullable = plain and not entry.volatile and size >= PULL_BYTES
+    frozen = isinstance(entry.tensor, nn.Parameter) and not entry.tensor.requires_grad
+    return Piece(spec, local, pullable, frozen)
 
 
 def _part_of_dtensor(name: str, tensor: Any, replicas: Copies) -> Part | None:

@@ -17,6 +17,7 @@ from shanty.checkpoint.arena import COMMITTED, COPIED, FAILED, FILLING, Arena
 from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError
 from shanty.checkpoint.parts import Copies, Piece, pieces_of
+from shanty.checkpoint.stills import Stills
 from shanty.checkpoint.wire import Answer, Connection
 from shanty.saves import tell_save
 
@@ -125,6 +126,7 @@ class Saver:
         self._replicas = replicas
         self._at_once = at_once
         self._plan = Plan([], replicas)
+        self._stills = Stills()
         self._arena: Arena | None = None
         self._layout = -1
         self._offsets: list[int] = []
@@ -213,12 +215,13 @@ class Saver:
 
     def _lay_out(self, aliases: dict[str, str]) -> None:
         specs = [piece.spec for piece in self._plan.pieces]
-        if self._laid_out == (specs, aliases):
+        still = self._stills.look(self._plan.pieces)
+        if self._laid_out == (specs, aliases, still):
             return
-        answer = self._ask_layout(aliases)
+        answer = self._ask_layout(aliases, still)
         if self._pull and not answer.fields.get("pull", True):
             self._pull = False
-            answer = self._ask_layout(aliases)
+            answer = self._ask_layout(aliases, still)
         if answer.fd is None:
             raise CheckpointError("the checkpoint engine gave no memory to save into")
         try:
@@ -227,11 +230,14 @@ class Saver:
         finally:
             os.close(answer.fd)
         self._layout, self._offsets = answer.fields["layout"], answer.fields["offsets"]
-        self._views, self._laid_out = [{}, {}], (specs, aliases)
+        self._views, self._laid_out = [{}, {}], (specs, aliases, still)
 
-    def _ask_layout(self, aliases: dict[str, str]) -> Answer:
+    def _ask_layout(self, aliases: dict[str, str], still: frozenset[str]) -> Answer:
         modes = [("pull" if p.pullable and self._pull else "push") for p in self._plan.pieces]
         tensors = [{**p.spec, "mode": mode} for p, mode in zip(self._plan.pieces, modes)]
+        for tensor in tensors:
+            if tensor["name"] in still:
+                tensor["still"] = True
         return self._connection.ask("layout", tensors=tensors, aliases=aliases)
 
     def _fill(
