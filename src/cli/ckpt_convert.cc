@@ -90,8 +90,8 @@ Result<int> ckpt_export(const CkptArguments& arguments) {
 }
 
 Result<int> ckpt_import(const CkptArguments& arguments) {
-  std::vector<std::string> words = {"import", arguments.path, arguments.other, "--step",
-                                    std::to_string(arguments.step.value_or(0))};
+  std::vector<std::string> words = {"import", arguments.path, arguments.other};
+  if (arguments.step) words.insert(words.end(), {"--step", std::to_string(*arguments.step)});
   if (arguments.allow_pickle) words.push_back("--allow-pickle");
   if (arguments.json) words.push_back("--json");
   return convert_in_python(arguments, words);

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,8 @@ from shanty.checkpoint.checkpointer import Checkpointer
 from shanty.checkpoint.dtypes import dtype_of
 from shanty.checkpoint.engine import BINARY_VARIABLE
 from shanty.checkpoint.errors import CheckpointError
+from shanty.checkpoint.foreign import Content, Foreign, sort_out
 
-# Under these keys a checkpoint that has more than a model keeps it.
-MODEL_KEYS = ("model", "model_state_dict", "state_dict", "module")
 SAVE_LIMIT_S = 3600.0
 # What the metadata of a DCP directory names; nothing of it runs code when it is made.
 _SAFE = {
@@ -65,7 +64,7 @@ class Holder(nn.Module):
 # Import.
 
 
-def read_any(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
+def read_any(path: Path, allow_pickle: bool) -> Content:
     if path.is_dir():
         if (path / ".metadata").is_file():
             return read_dcp(path, allow_pickle)
@@ -73,40 +72,29 @@ def read_any(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
         for file in sorted(path.glob("*.safetensors")):
             found.update(read_safetensors(file))
         if found:
-            return found
+            return Content(found)
         raise CheckpointError(f"cannot import {path}: neither .metadata nor *.safetensors in it")
     if path.suffix == ".safetensors":
-        return read_safetensors(path)
+        return Content(read_safetensors(path))
     return read_torch(path, allow_pickle)
 
 
-def read_torch(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
+def read_torch(path: Path, allow_pickle: bool) -> Content:
     try:
         content = torch.load(path, map_location="cpu", weights_only=not allow_pickle)
     except pickle.UnpicklingError:
-        raise CheckpointError(
-            f"cannot import {path}: it holds more than tensors and plain values, and loading that "
-            f"could run its code (torch.load with weights_only refuses it); if you trust it: --allow-pickle"
-        ) from None
+        raise _more_than_plain(path) from None
     except (OSError, RuntimeError, EOFError) as error:
         raise CheckpointError(f"cannot import {path}: {str(error).splitlines()[0]}") from None
-    if isinstance(content, dict):
-        for key in MODEL_KEYS:
-            if isinstance(content.get(key), dict):
-                content = content[key]
-                break
-    return dict(_flatten(content, ""))
+    return sort_out(content)
 
 
-def _flatten(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
-        yield name or "tensor", value.detach()
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flatten(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, (list, tuple)):
-        for i, inner in enumerate(value):
-            yield from _flatten(inner, f"{name}.{i}" if name else str(i))
+def _more_than_plain(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"cannot import {path}: it holds more than tensors and plain values, and loading that "
+        "could run its code (torch.load with weights_only refuses it); if you trust it: "
+        "--allow-pickle"
+    )
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -147,9 +135,18 @@ class _Metadata(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def read_dcp(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
+def read_dcp(path: Path, allow_pickle: bool) -> Content:
     import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint._traverse import set_element
+    from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    plains: dict[str, Any] = {}
+
+    class Planner(DefaultLoadPlanner):
+        def load_bytes(self, read_item: Any, value: Any) -> None:
+            plain = torch.load(value, map_location="cpu", weights_only=not allow_pickle)
+            plains[read_item.dest_index.fqn] = plain
 
     if not allow_pickle:
         with open(path / ".metadata", "rb") as file:
@@ -161,29 +158,46 @@ def read_dcp(path: Path, allow_pickle: bool) -> dict[str, Tensor]:
                     f"({error}); if you trust it: --allow-pickle"
                 ) from None
     reader = dcp.FileSystemReader(path)
-    entries = reader.read_metadata().state_dict_metadata
-    found = {
-        name: torch.empty(entry.size, dtype=entry.properties.dtype)
-        for name, entry in entries.items()
-        if isinstance(entry, TensorStorageMetadata)
-    }
-    dcp.load(found, storage_reader=reader, no_dist=True)
-    for key in MODEL_KEYS:
-        inner = {n[len(key) + 1 :]: t for n, t in found.items() if n.startswith(key + ".")}
-        if inner:
-            return inner
-    return found
+    metadata = reader.read_metadata()
+    found: dict[str, Any] = {}
+    for name, entry in metadata.state_dict_metadata.items():
+        is_tensor = isinstance(entry, TensorStorageMetadata)
+        found[name] = torch.empty(entry.size, dtype=entry.properties.dtype) if is_tensor else None
+    try:
+        planner = Planner(flatten_state_dict=False)
+        dcp.load(found, storage_reader=reader, planner=planner, no_dist=True)
+    except pickle.UnpicklingError:
+        raise _more_than_plain(path) from None
+    nested: dict[str, Any] = {}
+    for name, value in {**found, **plains}.items():
+        set_element(nested, (metadata.planner_data or {}).get(name, (name,)), value)
+    return sort_out(nested)
 
 
-def import_checkpoint(source: Path, root: Path, step: int, allow_pickle: bool) -> dict[str, Any]:
-    tensors = read_any(source, allow_pickle)
-    if not tensors:
+def import_checkpoint(
+    source: Path, root: Path, step: int | None, allow_pickle: bool
+) -> dict[str, Any]:
+    """`step`: in place of the one that the file tells, else 0."""
+    content = read_any(source, allow_pickle)
+    if not content.model:
         raise CheckpointError(f"cannot import {source}: there are no tensors in it")
+    foreign = Foreign(content, Holder(content.model), allow_pickle)
+    if step is None:
+        step = content.step or 0
     with Checkpointer(root, keep=1_000_000) as checkpointer:
-        checkpointer.attach(model=Holder(tensors), rng=False)
+        checkpointer._attached = foreign
         checkpointer.save(step).wait(SAVE_LIMIT_S)
-    size = sum(t.numel() * t.element_size() for t in tensors.values())
-    return {"from": str(source), "to": str(root), "step": step, "tensors": len(tensors), "bytes": size}
+    tensors = [entry.tensor for entry in foreign.tensors()[0]]
+    return {
+        "from": str(source),
+        "to": str(root),
+        "step": step,
+        "tensors": len(tensors),
+        "bytes": sum(t.numel() * t.element_size() for t in tensors),
+        "optimizer": content.optimizer is not None,
+        "scheduler": content.scheduler is not None,
+        "dropped": foreign.dropped,
+    }
 
 
 # Export.
@@ -218,7 +232,7 @@ def main() -> int:
     verb = verbs.add_parser("import")
     verb.add_argument("source", type=Path)
     verb.add_argument("root", type=Path)
-    verb.add_argument("--step", type=int, default=0)
+    verb.add_argument("--step", type=int)
     verb.add_argument("--allow-pickle", action="store_true")
     verb.add_argument("--json", action="store_true")
     verb = verbs.add_parser("export")
@@ -242,6 +256,8 @@ def main() -> int:
         print(json.dumps(done, indent=2))
     else:
         print(f"imported {done['tensors']} tensors as step {done['step']}", file=sys.stderr)
+        if done["dropped"]:
+            print(f"left out, since it has no JSON: {', '.join(done['dropped'])}", file=sys.stderr)
     return 0
 
 
