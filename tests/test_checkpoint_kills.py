@@ -84,13 +84,13 @@ class Engine:
         return self.ask(op="hello", protocol=1, root=str(root), rank=rank, world_size=world_size,
                         local_world_size=1, run="test", keep=2, **other)
 
-    def begin_save(self, step: int):
-        """This rank's share of a tensor whose every element is `step`."""
+    def begin_save(self, step: int, still: bool = False):
+        """This rank's share of a tensor whose every element is `step`, or of one that is `still`."""
         count = FLOATS // self.world_size
-        self.memory = (ctypes.c_float * count)(*([float(step)] * count))
+        self.memory = (ctypes.c_float * count)(*([0.0 if still else float(step)] * count))
         layout = self.ask(op="layout", aliases={}, tensors=[dict(
             name="w", group="model", dtype="F32", shape=[FLOATS], offsets=[self.rank * count],
-            piece_shape=[count], nbytes=4 * count, mode="pull")])
+            piece_shape=[count], nbytes=4 * count, mode="pull", still=still)])
         if not layout["pull"]:
             raise RuntimeError("the engine may not read this process")
         slot = self.ask(op="begin", layout=layout["layout"], step=step)["slot"]
@@ -101,11 +101,11 @@ class Engine:
     def end_of_save(self, step: int, limit_s: float = 30) -> dict:
         return self.ask(op="wait", step=step, state="committed", limit_s=limit_s)
 
-    def save(self, root, step: int) -> bool:
+    def save(self, root, step: int, still: bool = False) -> bool:
         """Whether it was told to be committed."""
         try:
             self.hello(root, generation=step)
-            self.begin_save(step)
+            self.begin_save(step, still)
             return self.end_of_save(step)["state"] == "committed"
         except (OSError, RuntimeError):
             return False
@@ -196,3 +196,19 @@ def test_an_error_of_any_call_of_a_save_costs_that_save_at_most(call, error, tmp
             break
         faults += 1
     assert faults >= 1, f"no save makes the call {call}"
+
+
+@needs_strace
+def test_a_kill_at_the_link_of_what_did_not_change_loses_nothing(tmp_path):
+    root = tmp_path / "ckpt"
+    engine = Engine("link,linkat", 1)
+    assert engine.save(root, 1, still=True)
+    assert not engine.save(root, 2, still=True)
+    assert engine.end()
+    assert newest(root)[0] == 1
+    engine = Engine()
+    assert engine.save(root, 3, still=True) and engine.save(root, 4, still=True)
+    engine.end()
+    step, directory = newest(root)
+    (shard,) = (root / directory / "model").iterdir()
+    assert step == 4 and shard.stat().st_nlink == 2
