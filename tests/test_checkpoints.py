@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
-from conftest import SHANTY, Run, wait_until
+from conftest import LIMIT_S, ROOT, SHANTY, Run, wait_until
 
 # Prints where it begins and, at the end, a digest of all parameters; rank 1 dies after step 12 of
 # the first generation when told so.
@@ -227,3 +229,16 @@ def test_the_same_trainers_save_again_after_their_engine_was_killed(start, scrip
     steps = {c["step"] for c in json.loads(ckpt("ls", root, "--json").stdout)["checkpoints"]}
     assert steps - {3} == {1, 2, 4}
     run.assert_nothing_left()
+
+
+def test_so_do_the_ranks_of_torchrun_whose_engines_are_their_own(script, tmp_path):
+    env = {**os.environ, "SHANTY_BINARY": str(SHANTY), "PYTHONPATH": str(ROOT / "python"),
+           "SHANTY_TEST_RUN": f"{os.getpid()}-{time.time_ns()}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
+               script(SURVIVOR), tmp_path / "ckpt", "all"]
+    done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True,
+                          timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for line in ("saved 1", "saved 2", "saved 4", "loaded 4 4.0 4.0"):
+        assert lines.count(line) == 2, (done.stdout, done.stderr)
