@@ -120,6 +120,7 @@ class Run:
             "epoch": 2,
             "step": 5,
             "best": 0.25,
+            "average": {"first.weight": torch.zeros(1 << 19)},
         }
 
 
@@ -162,6 +163,7 @@ def test_training_goes_on_from_what_another_tool_saved(
     save(run, tmp_path / "theirs")
     done = convert.import_checkpoint(tmp_path / "theirs", tmp_path / "ours", None, False)
     assert (done["step"], done["optimizer"], done["scheduler"]) == (5, True, True)
+    assert done["dropped"] == ["average"]
     with shanty.Checkpointer(tmp_path / "ours") as checkpointer:
         checkpointer.attach(other.model, other.optimizer, other.scheduler)
         found = checkpointer.load()

@@ -257,7 +257,7 @@ def main() -> int:
     else:
         print(f"imported {done['tensors']} tensors as step {done['step']}", file=sys.stderr)
         if done["dropped"]:
-            print(f"left out, since it has no JSON: {', '.join(done['dropped'])}", file=sys.stderr)
+            print(f"left out, too large or not plain: {', '.join(done['dropped'])}", file=sys.stderr)
     return 0
 
 

@@ -19,6 +19,7 @@ OPTIMIZER_KEYS = ("optimizer", "optimizer_state_dict", "optim", "optimizer_state
 SCHEDULER_KEYS = ("scheduler", "scheduler_state_dict", "lr_scheduler", "lr_schedulers")
 SCALER_KEYS = ("scaler", "scaler_state_dict", "grad_scaler")
 STEP_KEYS = ("step", "global_step", "iteration", "iter")
+MAX_EXTRA_BYTES = 1 << 20  # of the tensors in one value
 _WRAPPERS = ("module.", "_orig_mod.")
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 # State that has the shape of its parameter.
@@ -228,6 +229,9 @@ class Foreign(Attached):
         self.dropped = []
         for key, value in self._content.extra.items():
             try:
+                size = sum(t.numel() * t.element_size() for _, t in _flatten(value, key))
+                if size > MAX_EXTRA_BYTES:
+                    raise CheckpointError(f"{key} has tensors of {size} bytes, too many for JSON")
                 encode(value, key, self._allow)
             except CheckpointError:
                 self.dropped.append(str(key))
