@@ -136,6 +136,8 @@ class Session {
     store_ = stores_.of(root_, rank_);
     store_->end_saves();
     if (rank_ != 0) return json::object();
+    // First, since one that still opens the root would take it from its successor.
+    stores_.set_leader(root_, nullptr);
     auto leader = TRY(
         Leader::start(vfs_, {.root = root_,
                              .run = json_string(request, "run"),
