@@ -13,6 +13,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,8 @@ constexpr Duration kGoodbyeLimit = std::chrono::seconds(8);
 // Without a connection for so long, the leader is gone with its node or its job.
 constexpr Duration kLostLimit = std::chrono::seconds(30);
 constexpr Duration kLookEvery = std::chrono::seconds(1);
+// The first word on each connection: no question, it only tells the rank.
+constexpr std::string_view kHere = "here";
 
 class IoThread {
  public:
@@ -55,8 +58,10 @@ class IoThread {
 
 class Server : public ChannelServer {
  public:
-  explicit Server(std::function<void(Question, Answer)> on_question)
-      : on_question_(std::move(on_question)) {}
+  Server(const Options& options, std::function<void(Question, Answer)> on_question)
+      : on_question_(std::move(on_question)),
+        on_lost_(options.on_lost),
+        lost_limit_(options.lost_limit) {}
   ~Server() override {
     {
       // Answers that come later find nobody.
@@ -76,6 +81,7 @@ class Server : public ChannelServer {
   Status open(Options options) {
     net::WsServer::Handlers handlers;
     handlers.on_message = [this](net::ConnId id, std::string_view text) { on_message(id, text); };
+    handlers.on_close = [this](net::ConnId id, const std::string&) { on_close(id); };
     auto server = net::WsServer::listen(thread_.io(),
                                         {.host = options.host,
                                          .token = options.token,
@@ -101,6 +107,10 @@ class Server : public ChannelServer {
   void on_message(net::ConnId id, std::string_view text) {
     const auto message = parse_json(text);
     if (!message || !message->is_object()) return server_->close(id, "not a question");
+    const int rank = json_int(*message, "rank", -1);
+    ranks_[id] = rank;
+    lost_.erase(rank);
+    if (json_string(*message, "kind") == kHere) return;
     const uint64_t number = json_uint64(*message, "id");
     const auto answer = [life = life_, id, number](const Result<std::string>& body) {
       json reply{{"id", number}};
@@ -112,11 +122,25 @@ class Server : public ChannelServer {
       const std::lock_guard lock(life->mutex);
       if (life->server != nullptr) life->server->send(id, print_json(reply));
     };
-    on_question_({.rank = json_int(*message, "rank", -1),
+    on_question_({.rank = rank,
                   .kind = json_string(*message, "kind"),
                   .key = json_string(*message, "key"),
                   .body = json_string(*message, "body")},
                  answer);
+  }
+
+  void on_close(net::ConnId id) {
+    const auto closed = ranks_.find(id);
+    if (closed == ranks_.end()) return;
+    const int rank = closed->second;
+    ranks_.erase(closed);
+    const bool is_back = std::any_of(ranks_.begin(), ranks_.end(),
+                                     [rank](const auto& other) { return other.second == rank; });
+    if (is_back || !on_lost_) return;
+    auto& timer = lost_[rank] = std::make_unique<asio::steady_timer>(thread_.io(), lost_limit_);
+    timer->async_wait([this, rank](boost::system::error_code error) {
+      if (!error) on_lost_(rank);
+    });
   }
 
   void send(net::ConnId id, std::string text) {
@@ -126,8 +150,12 @@ class Server : public ChannelServer {
   }
 
   const std::function<void(Question, Answer)> on_question_;
+  const std::function<void(int)> on_lost_;
+  const Duration lost_limit_;
   const std::shared_ptr<Life> life_ = std::make_shared<Life>();  // shared with answers to come
   IoThread thread_;
+  std::map<net::ConnId, int> ranks_;                         // of the connections
+  std::map<int, std::unique_ptr<asio::steady_timer>> lost_;  // by rank
   std::unique_ptr<net::WsServer> server_;
   uint16_t port_ = 0;
 };
@@ -212,6 +240,7 @@ class Client : public ChannelClient {
     const std::lock_guard lock(mutex_);
     local_address_ = client_->local_address();
     lost_since_.reset();
+    client_->send(print_json(json{{"rank", rank_}, {"kind", kHere}}));
     for (const auto& [id, pending] : pending_) client_->send(pending.text);
   }
 
@@ -252,7 +281,7 @@ class Client : public ChannelClient {
 
 Result<std::unique_ptr<ChannelServer>> ChannelServer::listen(
     Options options, std::function<void(Question, Answer)> on_question) {
-  auto server = std::make_unique<Server>(std::move(on_question));
+  auto server = std::make_unique<Server>(options, std::move(on_question));
   TRY_STATUS(server->open(std::move(options)));
   return std::unique_ptr<ChannelServer>(std::move(server));
 }

@@ -32,6 +32,10 @@ class ChannelServer {
   struct Options {
     std::string host;  // "" = all interfaces, by TLS
     std::string token;
+    // Told of a rank that was connected and has not been for `lost_limit`: its engine is gone. On
+    // the channel's own thread, must not block.
+    std::function<void(int rank)> on_lost = nullptr;
+    Duration lost_limit = std::chrono::seconds(30);
   };
   // `on_question` is called on the channel's own thread and must not block.
   static Result<std::unique_ptr<ChannelServer>> listen(

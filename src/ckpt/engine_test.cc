@@ -85,9 +85,13 @@ class EngineTest : public ::testing::Test {
   void begin_generation(uint64_t generation) {
     generation_ = generation;
     for (const auto& store : stores_) store->end_saves();
-    auto leader = Leader::start(
-        vfs_,
-        {.root = root_, .run = "run", .generation = generation, .world_size = kRanks, .keep = 2});
+    leader_.reset();
+    auto leader = Leader::start(vfs_, {.root = root_,
+                                       .run = "run",
+                                       .generation = generation,
+                                       .world_size = kRanks,
+                                       .keep = 2,
+                                       .lost_limit = lost_limit_});
     ASSERT_TRUE(leader.ok()) << leader.error().message;
     leader_ = std::move(*leader);
     channels_.clear();
@@ -133,25 +137,27 @@ class EngineTest : public ::testing::Test {
 
   // Fills every rank's memory with numbers that follow from `salt` and saves it.
   void save(uint64_t step, float salt) {
-    for (size_t rank = 0; rank < kRanks; ++rank) {
-      for (size_t i = 0; i < memory_[rank].size(); ++i) {
-        memory_[rank][i] = salt + static_cast<float>(rank * memory_[rank].size() + i);
-      }
-      const auto slot = stores_[rank]->begin(layouts_[rank], step, seconds(30));
-      ASSERT_TRUE(slot.ok()) << slot.error().message;
-      const Status begun =
-          stores_[rank]->save({.slot = *slot,
-                               .step = step,
-                               .generation = generation_,
-                               .pid = ::getpid(),
-                               .addresses = {reinterpret_cast<uint64_t>(memory_[rank].data())},
-                               .world_size = kRanks,
-                               .state_json = fmt::format(R"({{"rank":{}}})", rank),
-                               .global_json = fmt::format(R"({{"step":{}}})", step),
-                               .channel = channels_[rank],
-                               .node = "here"});
-      ASSERT_TRUE(begun.ok()) << begun.error().message;
+    for (size_t rank = 0; rank < kRanks; ++rank) save_rank(rank, step, salt);
+  }
+
+  void save_rank(size_t rank, uint64_t step, float salt) {
+    for (size_t i = 0; i < memory_[rank].size(); ++i) {
+      memory_[rank][i] = salt + static_cast<float>(rank * memory_[rank].size() + i);
     }
+    const auto slot = stores_[rank]->begin(layouts_[rank], step, seconds(30));
+    ASSERT_TRUE(slot.ok()) << slot.error().message;
+    const Status begun =
+        stores_[rank]->save({.slot = *slot,
+                             .step = step,
+                             .generation = generation_,
+                             .pid = ::getpid(),
+                             .addresses = {reinterpret_cast<uint64_t>(memory_[rank].data())},
+                             .world_size = kRanks,
+                             .state_json = fmt::format(R"({{"rank":{}}})", rank),
+                             .global_json = fmt::format(R"({{"step":{}}})", step),
+                             .channel = channels_[rank],
+                             .node = "here"});
+    ASSERT_TRUE(begun.ok()) << begun.error().message;
   }
 
   SaveStatus end_of(int rank, uint64_t step) {
@@ -183,6 +189,7 @@ class EngineTest : public ::testing::Test {
   BreakableVfs vfs_;
   std::string root_;
   uint64_t generation_ = 0;
+  Duration lost_limit_ = seconds(30);
   std::unique_ptr<Leader> leader_;
   std::vector<std::shared_ptr<ChannelClient>> channels_;
   std::vector<std::vector<float>> memory_;
@@ -222,6 +229,18 @@ TEST_F(EngineTest, OneRanksFullDiskFailsTheSaveOfAllAndHarmsNothing) {
   EXPECT_EQ(listed->front().id.step, 10U);
   save(30, 3000);
   EXPECT_EQ(end_of(0, 30).state, SlotState::kCommitted) << end_of(0, 30).error;
+}
+
+TEST_F(EngineTest, ARankWhoseEngineIsGoneFailsTheSaveOfTheOthers) {
+  lost_limit_ = std::chrono::milliseconds(100);
+  begin_generation(1);
+  const auto place = channels_[1]->ask("dir", "10", "", seconds(30));
+  ASSERT_TRUE(place.ok()) << place.error().message;
+  save_rank(0, 10, 1000);
+  channels_[1].reset();
+  EXPECT_EQ(end_of(0, 10).state, SlotState::kFailed);
+  EXPECT_THAT(end_of(0, 10).error, HasSubstr("rank 1's checkpoint engine is gone"));
+  EXPECT_TRUE(list_checkpoints(vfs_, root_)->empty());
 }
 
 TEST_F(EngineTest, ASaveInMemoryOutlivesStorageThatFails) {

@@ -47,6 +47,7 @@ struct Gathering {
   std::map<int, std::string> bodies;
   std::map<int, Answer> answers;
   bool closed = false;
+  std::string lost;  // why not all can answer any more
 
   void add(const Question& question, Answer answer) {
     bodies[question.rank] = question.body;
@@ -79,7 +80,10 @@ class LeaderImpl : public Leader {
 
   Status open() {
     auto server = ChannelServer::listen(
-        {.host = options_.loopback ? "127.0.0.1" : "", .token = token_},
+        {.host = options_.loopback ? "127.0.0.1" : "",
+         .token = token_,
+         .on_lost = [this](int rank) { tasks_.post([this, rank] { on_lost(rank); }); },
+         .lost_limit = options_.lost_limit},
         [this](const Question& question, const Answer& answer) {
           tasks_.post([this, question, answer] { on_question(question, answer); });
         });
@@ -210,6 +214,23 @@ class LeaderImpl : public Leader {
                                     question.body)});
   }
 
+  // Its trainers say hello to another engine at the next save; the others must not wait until then.
+  void on_lost(int rank) {
+    const std::string why = fmt::format("rank {}'s checkpoint engine is gone", rank);
+    for (auto& [step, save] : saves_) {
+      if (save.end || save.receipts.bodies.contains(rank)) continue;
+      if (save.directory && save.directory->ok()) abandon(vfs_, **fence_, save.id);
+      finish(save, Error{why});
+    }
+    for (auto* all : {&probed_, &copied_, &finds_, &loads_}) {
+      for (auto& [key, gathering] : *all) {
+        if (gathering.closed || gathering.bodies.contains(rank)) continue;
+        gathering.lost = why;
+        gathering.close(Error{why});
+      }
+    }
+  }
+
   // A rank's part is not what it should be: the checkpoint must not be, or no longer.
   void on_spoil(const Question& question, const Answer& answer) {
     const auto found = saves_.find(std::strtoull(question.key.c_str(), nullptr, 10));
@@ -245,6 +266,7 @@ class LeaderImpl : public Leader {
   void gather(std::map<std::string, Gathering>& all, const Question& question, const Answer& answer,
               Judge judge) {
     Gathering& gathering = all[question.key];
+    if (!gathering.lost.empty()) return answer(Error{gathering.lost});
     gathering.add(question, answer);
     if (gathering.bodies.size() < static_cast<size_t>(options_.world_size)) return;
     // Closed ones stay, so that a rank whose answer was lost with its connection may ask again.

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "ckpt/vfs.h"
 
@@ -31,6 +33,8 @@ class Leader {
     int world_size = 1;
     size_t keep = 3;
     bool loopback = true;  // all ranks are on this machine: no TLS then
+    // A rank whose engine has not been connected for so long fails the saves that wait for it.
+    Duration lost_limit = std::chrono::seconds(30);
   };
   static Result<std::unique_ptr<Leader>> start(Vfs& vfs, Options options);
   virtual ~Leader() = default;
