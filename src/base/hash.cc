@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <nmmintrin.h>
+#include <wmmintrin.h>
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -28,6 +29,13 @@ constexpr std::array<uint32_t, 256> make_table() {
 
 constexpr std::array<uint32_t, 256> kTable = make_table();
 
+// x^n modulo the polynomial, reflected as a CRC is.
+constexpr uint32_t power_of_x(int n) {
+  uint32_t power = 0x80000000;
+  for (; n > 0; --n) power = (power >> 1) ^ ((power & 1) ? kCastagnoliReversed : 0);
+  return power;
+}
+
 uint32_t crc32c_table(const unsigned char* p, size_t size, uint32_t crc) {
   for (; size > 0; --size, ++p) crc = (crc >> 8) ^ kTable[(crc ^ *p) & 0xff];
   return crc;
@@ -46,13 +54,57 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_sse42(const unsigned char* p, 
   return crc;
 }
 
+// Four lanes of 16 bytes, each multiplied by x^512 to lie over the 64 bytes that follow and added
+// to them; what is left at the end has the CRC of all. The crc32 instruction alone is half as fast
+// on processors that begin one only every three cycles.
+constexpr size_t kFoldBytes = 64;
+
+// The product of two reflected numbers is too large by x, and one of 32 bits in 64 by x^32.
+constexpr uint32_t kFoldLow = power_of_x(512 + 64 - 33);
+constexpr uint32_t kFoldHigh = power_of_x(512 - 33);
+
+#define TARGET_PCLMUL __attribute__((target("sse4.2,pclmul")))
+
+TARGET_PCLMUL inline __m128i load_lane(const unsigned char* p) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+
+TARGET_PCLMUL inline __m128i fold(__m128i lane, const unsigned char* p) {
+  const __m128i factors = _mm_set_epi64x(kFoldHigh, kFoldLow);
+  const __m128i low = _mm_clmulepi64_si128(lane, factors, 0x00);
+  const __m128i high = _mm_clmulepi64_si128(lane, factors, 0x11);
+  return _mm_xor_si128(_mm_xor_si128(low, high), load_lane(p));
+}
+
+TARGET_PCLMUL uint32_t crc32c_fold(const unsigned char* p, size_t size, uint32_t crc) {
+  if (size < 2 * kFoldBytes) return crc32c_sse42(p, size, crc);
+  __m128i lanes[] = {load_lane(p), load_lane(p + 16), load_lane(p + 32), load_lane(p + 48)};
+  lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128(static_cast<int>(crc)));
+  for (p += kFoldBytes, size -= kFoldBytes; size >= kFoldBytes;
+       p += kFoldBytes, size -= kFoldBytes) {
+    lanes[0] = fold(lanes[0], p);
+    lanes[1] = fold(lanes[1], p + 16);
+    lanes[2] = fold(lanes[2], p + 32);
+    lanes[3] = fold(lanes[3], p + 48);
+  }
+  crc = crc32c_sse42(reinterpret_cast<const unsigned char*>(lanes), kFoldBytes, 0);
+  return crc32c_sse42(p, size, crc);
+}
+
+#undef TARGET_PCLMUL
+
+using Crc32c = uint32_t (*)(const unsigned char* p, size_t size, uint32_t crc);
+
+Crc32c fastest_crc32c() {
+  if (__builtin_cpu_supports("sse4.2") == 0) return crc32c_table;
+  return __builtin_cpu_supports("pclmul") == 0 ? crc32c_sse42 : crc32c_fold;
+}
+
 }  // namespace
 
 uint32_t crc32c(const void* data, size_t size, uint32_t seed) {
-  static const bool has_sse42 = __builtin_cpu_supports("sse4.2") != 0;
-  const auto* p = static_cast<const unsigned char*>(data);
-  const uint32_t crc = ~seed;
-  return ~(has_sse42 ? crc32c_sse42(p, size, crc) : crc32c_table(p, size, crc));
+  static const Crc32c run = fastest_crc32c();
+  return ~run(static_cast<const unsigned char*>(data), size, ~seed);
 }
 
 std::string hex(std::string_view bytes) {

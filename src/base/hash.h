@@ -8,7 +8,7 @@
 namespace shanty {
 
 // CRC32C (Castagnoli), as in RFC 3720. `seed` is the value returned for the bytes before.
-// Uses SSE4.2 where the processor has it.
+// Uses PCLMUL and SSE4.2 where the processor has them.
 uint32_t crc32c(const void* data, size_t size, uint32_t seed = 0);
 inline uint32_t crc32c(std::string_view s) { return crc32c(s.data(), s.size()); }
 

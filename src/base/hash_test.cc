@@ -1,5 +1,8 @@
 #include "base/hash.h"
 
+#include <string>
+#include <string_view>
+
 #include <gtest/gtest.h>
 
 namespace shanty {
@@ -9,6 +12,25 @@ TEST(Hash, Crc32cGivesThePublishedCheckValue) { EXPECT_EQ(crc32c("123456789"), 0
 
 TEST(Hash, Crc32cContinuesFromASeed) {
   EXPECT_EQ(crc32c("56789", 5, crc32c("1234")), crc32c("123456789"));
+}
+
+// Each byte of it by itself, which no size of block can do better or worse.
+uint32_t crc32c_byte_by_byte(std::string_view bytes) {
+  uint32_t crc = 0;
+  for (const char& byte : bytes) crc = crc32c(&byte, 1, crc);
+  return crc;
+}
+
+TEST(Hash, Crc32cIsTheSameOfBytesInAnyNumberOfBlocks) {
+  std::string bytes(40'000, '\0');
+  uint32_t state = 1;
+  for (char& byte : bytes) byte = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  for (const size_t size : {1UL, 7UL, 12'287UL, 12'288UL, 12'289UL, 24'576UL, 36'871UL, 40'000UL}) {
+    for (const size_t begin : {0UL, 1UL, 5UL}) {
+      const std::string_view part = std::string_view(bytes).substr(begin, size);
+      EXPECT_EQ(crc32c(part), crc32c_byte_by_byte(part)) << begin << "+" << size;
+    }
+  }
 }
 
 TEST(Hash, Sha256AndHmacGiveTheirPublishedVectors) {
