@@ -43,24 +43,35 @@ std::vector<std::vector<Pull>> cut(const std::vector<Pull>& pulls) {
   return blocks;
 }
 
+// One end of a copy as the kernel wants it; an address of the other process is never followed here.
+iovec run_at(uint64_t address, uint64_t bytes) {
+  return {reinterpret_cast<void*>(address), bytes};  // NOLINT
+}
+
+iovec run_at(const char* address, uint64_t bytes) { return {const_cast<char*>(address), bytes}; }
+
+// What became of a copy of `bytes` of which the kernel says that it did `n`.
+Status outcome(pid_t pid, ssize_t n, uint64_t bytes, const char* call) {
+  if (n == static_cast<ssize_t>(bytes)) return {};
+  const std::string what = fmt::format("copying the tensors of process {}", pid);
+  if (n < 0 && errno == ESRCH) return Error{what + ": it has ended"};
+  if (n < 0) return errno_error(fmt::format("{} ({})", what, call));
+  return Error{fmt::format("{}: only {} of {} bytes are there; a tensor was freed meanwhile", what,
+                           n, bytes)};
+}
+
 Status pull_block(pid_t pid, const std::vector<Pull>& block) {
   std::vector<iovec> local;
   std::vector<iovec> remote;
   uint64_t bytes = 0;
   for (const Pull& pull : block) {
-    local.push_back({pull.to, pull.bytes});
-    // An address of the other process, never followed here.
-    remote.push_back({reinterpret_cast<void*>(pull.from), pull.bytes});  // NOLINT
+    local.push_back(run_at(pull.to, pull.bytes));
+    remote.push_back(run_at(pull.from, pull.bytes));
     bytes += pull.bytes;
   }
   const ssize_t n =
       ::process_vm_readv(pid, local.data(), local.size(), remote.data(), remote.size(), 0);
-  if (n == static_cast<ssize_t>(bytes)) return {};
-  const std::string what = fmt::format("copying the tensors of process {}", pid);
-  if (n < 0 && errno == ESRCH) return Error{what + ": it has ended"};
-  if (n < 0) return errno_error(what + " (process_vm_readv)");
-  return Error{fmt::format("{}: only {} of {} bytes are there; a tensor was freed meanwhile", what,
-                           n, bytes)};
+  return outcome(pid, n, bytes, "process_vm_readv");
 }
 
 }  // namespace
@@ -86,6 +97,23 @@ Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads) {
   work();
   for (std::thread& other : others) other.join();
   if (failure) return *failure;
+  return {};
+}
+
+Status push_memory(pid_t pid, const std::vector<Push>& pushes) {
+  for (size_t at = 0; at < pushes.size();) {
+    std::vector<iovec> local;
+    std::vector<iovec> remote;
+    uint64_t bytes = 0;
+    for (; at < pushes.size() && local.size() < IOV_MAX && bytes < kBlockBytes; ++at) {
+      local.push_back(run_at(pushes[at].from, pushes[at].bytes));
+      remote.push_back(run_at(pushes[at].to, pushes[at].bytes));
+      bytes += pushes[at].bytes;
+    }
+    const ssize_t n =
+        ::process_vm_writev(pid, local.data(), local.size(), remote.data(), remote.size(), 0);
+    TRY_STATUS(outcome(pid, n, bytes, "process_vm_writev"));
+  }
   return {};
 }
 

@@ -20,7 +20,17 @@ struct Pull {
 // process is gone, an address that is not mapped, a kernel that does not permit it.
 Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads);
 
-// Whether this process may read that one's memory.
+// One run of bytes for another process.
+struct Push {
+  const char* from = nullptr;
+  uint64_t to = 0;  // an address there
+  uint64_t bytes = 0;
+};
+
+// Copies all of them into process `pid` (process_vm_writev); errors as of pull_memory.
+Status push_memory(pid_t pid, const std::vector<Push>& pushes);
+
+// Whether this process may read and write that one's memory.
 bool may_pull(pid_t pid);
 
 }  // namespace shanty::ckpt

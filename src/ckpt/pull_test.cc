@@ -64,6 +64,20 @@ TEST(Pull, CopiesManyRunsOfAnySize) {
   EXPECT_TRUE(may_pull(child.pid()));
 }
 
+TEST(Pull, PushesMoreRunsThanOneCallTakes) {
+  std::vector<char> memory(6 << 20);
+  std::iota(memory.begin(), memory.end(), '\0');
+  std::vector<char> copy(memory.size(), '-');
+  std::vector<Push> pushes;
+  for (size_t at = 0; at < memory.size(); at += 3001) {
+    const size_t bytes = std::min<size_t>(3001, memory.size() - at);
+    pushes.push_back({memory.data() + at, address(copy.data() + at), bytes});
+  }
+  const Status done = push_memory(::getpid(), pushes);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(copy, memory);
+}
+
 TEST(Pull, SaysThatTheProcessHasEnded) {
   Child child;
   char byte = 0;

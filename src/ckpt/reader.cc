@@ -80,21 +80,19 @@ class Reader : public CheckpointReader {
   const Manifest& manifest() const override { return manifest_; }
   const std::string& directory() const override { return directory_; }
 
-  Status read(const std::vector<Want>& wants, int threads) override {
+  Status read(const std::vector<Want>& wants, int threads, const Deliver& deliver) override {
     std::deque<Intersection> parts;
     const std::vector<Window> windows = TRY(plan(wants, parts));
     std::mutex mutex;
-    std::optional<Damage> first;
+    Status first;
     for_each_parallel(windows.size(), threads, [&](size_t i) {
-      auto damage = read_window(windows[i]);
-      if (!damage) return true;
-      note_damage(*damage);
+      const Status done = read_window(windows[i], deliver);
+      if (done.ok()) return true;
       const std::lock_guard lock(mutex);
-      if (!first) first = std::move(damage);
+      if (first.ok()) first = done;
       return false;
     });
-    if (first) return Error{fmt::format("reading {}: {}", directory_, describe(*first))};
-    return {};
+    return first;
   }
 
   Result<std::string> read_file(const std::string& path) override {
@@ -104,10 +102,8 @@ class Reader : public CheckpointReader {
       if (file.stored().bytes > kMaxSmallFileBytes) return Error{what + ": more than 1 GiB"};
       std::string text(file.stored().bytes, '\0');
       if (text.empty()) return text;
-      auto damage = file.read_chunks(0, file.stored().crc32c.size(), text.data());
-      if (!damage) return text;
-      note_damage(*damage);
-      return Error{fmt::format("reading {}: {}", directory_, describe(*damage))};
+      TRY_STATUS(note(file.read_chunks(0, file.stored().crc32c.size(), text.data())));
+      return text;
     }
     return Error{what + ": the manifest has no such file"};
   }
@@ -118,18 +114,16 @@ class Reader : public CheckpointReader {
   }
 
  private:
-  void note_damage(const Damage& damage) {
+  Status note(const std::optional<Damage>& damage) {
+    if (!damage) return {};
     const std::lock_guard lock(damage_mutex_);
-    if (damage_.size() < kMaxDamageKept) damage_.push_back(damage);
+    if (damage_.size() < kMaxDamageKept) damage_.push_back(*damage);
+    return Error{fmt::format("reading {}: {}", directory_, describe(*damage))};
   }
 
   Result<const std::pair<const std::string, StoredTensor>*> find(const std::string& name) const {
-    const auto alias = manifest_.aliases.find(name);
-    const auto it = manifest_.tensors.find(alias == manifest_.aliases.end() ? name : alias->second);
-    if (it == manifest_.tensors.end()) {
-      return Error{"reading " + directory_ + ": there is no tensor " + in_quotes(name)};
-    }
-    return &*it;
+    if (const auto* found = find_tensor(manifest_, name)) return found;
+    return Error{"reading " + directory_ + ": there is no tensor " + in_quotes(name)};
   }
 
   const PieceIndex& index_of(const std::string& name, const StoredTensor& tensor) {
@@ -172,24 +166,22 @@ class Reader : public CheckpointReader {
     return out;
   }
 
-  std::optional<Damage> read_window(const Window& window) {
+  Status read_window(const Window& window, const Deliver& deliver) {
     thread_local AlignedBuffer buffer(kWindowBytes);
     const TouchedChunks touched = touched_chunks(window);
     for (uint64_t first = 0; first < kChunksPerWindow;) {
       uint64_t last = first;
       while (last < kChunksPerWindow && touched[last].low < touched[last].high) ++last;
-      if (last > first) {
-        if (auto damage = read_and_copy(window, touched, first, last, buffer)) return damage;
-      }
+      if (last > first) TRY_STATUS(read_part(window, touched, first, last, buffer, deliver));
       first = last + 1;
     }
-    return std::nullopt;
+    return {};
   }
 
   // Chunks [first, last) of the window, all touched: only what is wanted of them where all were
   // checked before, else all of them.
-  std::optional<Damage> read_and_copy(const Window& window, const TouchedChunks& touched,
-                                      uint64_t first, uint64_t last, AlignedBuffer& buffer) {
+  Status read_part(const Window& window, const TouchedChunks& touched, uint64_t first,
+                   uint64_t last, AlignedBuffer& buffer, const Deliver& deliver) {
     CheckedFile& file = files_[window.file];
     const uint64_t chunk = window.begin / kChunkBytes;
     uint64_t begin = window.begin + first * kChunkBytes;
@@ -200,15 +192,15 @@ class Reader : public CheckpointReader {
       begin = touched[first].low;
       end = touched[last - 1].high;
     }
-    auto damage = checked ? file.read_again(begin, end, buffer.data())
-                          : file.read_chunks(chunk + first, chunk + last, buffer.data());
-    if (damage) return damage;
+    TRY_STATUS(note(checked ? file.read_again(begin, end, buffer.data())
+                            : file.read_chunks(chunk + first, chunk + last, buffer.data())));
+    std::vector<Run> runs;
     for (const Intersection* part : window.parts) {
       for_each_run(*part, begin, end, [&](uint64_t from, uint64_t to, char* target) {
-        std::memcpy(target, buffer.data() + (from - begin), to - from);
+        runs.push_back({buffer.data() + (from - begin), target, to - from});
       });
     }
-    return std::nullopt;
+    return deliver(runs);
   }
 
   std::string directory_;
@@ -221,6 +213,18 @@ class Reader : public CheckpointReader {
 };
 
 }  // namespace
+
+const std::pair<const std::string, StoredTensor>* find_tensor(const Manifest& manifest,
+                                                              const std::string& name) {
+  const auto alias = manifest.aliases.find(name);
+  const auto found = manifest.tensors.find(alias == manifest.aliases.end() ? name : alias->second);
+  return found == manifest.tensors.end() ? nullptr : &*found;
+}
+
+Status copy_runs(const std::vector<Run>& runs) {
+  for (const Run& run : runs) std::memcpy(run.to, run.from, run.bytes);
+  return {};
+}
 
 Result<std::unique_ptr<CheckpointReader>> open_checkpoint(Vfs& vfs, const std::string& directory) {
   const std::string what = "opening " + directory;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,6 +22,20 @@ struct Want {
   char* out = nullptr;  // room for all boxes, one after the other
 };
 
+// Checked bytes on their way to a want's `out`.
+struct Run {
+  const char* from = nullptr;
+  char* to = nullptr;
+  uint64_t bytes = 0;
+};
+// Puts them there; called from several threads at once. An error ends the read.
+using Deliver = std::function<Status(const std::vector<Run>& runs)>;
+Status copy_runs(const std::vector<Run>& runs);  // within this process
+
+// The tensor of that name, or of which it is an alias, under its own name; nullptr: there is none.
+const std::pair<const std::string, StoredTensor>* find_tensor(const Manifest& manifest,
+                                                              const std::string& name);
+
 struct Damage {
   std::string file;               // in the checkpoint directory
   std::optional<uint64_t> chunk;  // of kChunkBytes; absent: the file as a whole
@@ -37,8 +52,10 @@ class CheckpointReader {
   virtual const Manifest& manifest() const = 0;
   virtual const std::string& directory() const = 0;
   // Fills all wants; ranges that lie near each other are read in one go, by `threads` threads.
-  // Error: a name that is not there, a box outside of the tensor, or damage (then see damage()).
-  virtual Status read(const std::vector<Want>& wants, int threads) = 0;
+  // Error: a name that is not there, a box outside of the tensor, damage (then see damage()), or
+  // what `deliver` said.
+  virtual Status read(const std::vector<Want>& wants, int threads,
+                      const Deliver& deliver = copy_runs) = 0;
   // One whole small file of the manifest, checked.
   virtual Result<std::string> read_file(const std::string& path) = 0;
   // The damage met so far.

@@ -3,6 +3,9 @@
 #include <chrono>
 #include <filesystem>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +13,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "ckpt/piece_index.h"
+#include "ckpt/read_into.h"
 #include "ckpt/test_saves.h"
 
 namespace shanty::ckpt {
@@ -77,7 +81,21 @@ TEST_F(ReaderTest, ReadsAnyBoxes) {
     const Status read = reader->read(wants, 2);
     ASSERT_TRUE(read.ok()) << read.error().message;
     ASSERT_EQ(got, expected) << "round " << round;
+    for (std::string& bytes : got) bytes.assign(bytes.size(), '\x55');
+    const Status pushed = read_into(::getpid(), *reader, wants, 2);
+    ASSERT_TRUE(pushed.ok()) << pushed.error().message;
+    ASSERT_EQ(got, expected) << "round " << round << ", by the kernel";
   }
+}
+
+TEST_F(ReaderTest, MemoryThatCannotBeWrittenIsNoDamage) {
+  const auto reader = open_checkpoint(posix_vfs(), save(1, {})).value();
+  void* hole = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const Want want{"layer.weight", {{{0, 0}, {6, 4}}}, static_cast<char*>(hole)};
+  const Status read = read_into(::getpid(), *reader, {want}, 1);
+  EXPECT_THAT(read.error().message, HasSubstr("process_vm_writev"));
+  EXPECT_TRUE(reader->damage().empty());
+  ::munmap(hole, 4096);
 }
 
 TEST_F(ReaderTest, RefusesWhatIsNotThere) {

@@ -21,6 +21,7 @@
 #include "ckpt/lease.h"
 #include "ckpt/memory_source.h"
 #include "ckpt/pull.h"
+#include "ckpt/read_into.h"
 #include "ckpt/reader.h"
 #include "ckpt/window.h"
 #include "net/address.h"
@@ -359,6 +360,7 @@ class Session {
       tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
     }
     answer.erase("holders");
+    answer["direct"] = may_pull(trainer_);
     answer["world_size"] = manifest.world_size;
     answer["global"] = parse_json(manifest.global_json).value_or(json::object());
     answer["state"] = std::move(state);
@@ -411,35 +413,44 @@ class Session {
     if (reader_ == nullptr) return Error{"nothing was found to read from"};
     const json* wants = json_array(request, "wants");
     if (wants == nullptr) return Error{"read needs wants"};
-    const Manifest& manifest = reader_->manifest();
-    std::vector<Want> list;
+    std::vector<Want> direct;
+    std::vector<Want> windowed;
     std::vector<uint64_t> offsets;
     uint64_t end = 0;
     for (const json& want : *wants) {
       if (!want.is_object()) return Error{"a want must be an object"};
       Want item{.name = json_string(want, "name"), .boxes = {}};
-      const auto alias = manifest.aliases.find(item.name);
-      const auto tensor =
-          manifest.tensors.find(alias == manifest.aliases.end() ? item.name : alias->second);
-      if (tensor == manifest.tensors.end()) return Error{"no tensor " + item.name};
+      const auto* tensor = find_tensor(reader_->manifest(), item.name);
+      if (tensor == nullptr) return Error{"no tensor " + item.name};
       item.boxes = TRY(boxes_of(want, tensor->second.shape, "shape").context(item.name));
+      if (want.contains("to")) {
+        // An address of the trainer, never followed here.
+        item.out = reinterpret_cast<char*>(json_uint64(want, "to"));  // NOLINT
+        direct.push_back(std::move(item));
+        continue;
+      }
       uint64_t elements = 0;
       for (const Box& box : item.boxes) elements += TRY(element_count(box.shape));
       constexpr uint64_t kAlignment = 64;
       end = (end + kAlignment - 1) / kAlignment * kAlignment;
       offsets.push_back(end);
       end += elements * tensor->second.element_bytes;
-      list.push_back(std::move(item));
+      windowed.push_back(std::move(item));
     }
-    if (TRY(window_.reserve(end))) descriptor_ = window_.fd();
-    for (size_t i = 0; i < list.size(); ++i) list[i].out = window_.base() + offsets[i];
-    const Status done = reader_->read(list, kThreads);
+    if (!windowed.empty() && TRY(window_.reserve(end))) descriptor_ = window_.fd();
+    for (size_t i = 0; i < windowed.size(); ++i) windowed[i].out = window_.base() + offsets[i];
+    const Status done = read_wants(direct, windowed);
     if (!done.ok()) {
       bad_ = source_;
       window_.release();
       return Error{fmt::format("reading {}: {}", source_, done.error().message)};
     }
     return json{{"offsets", offsets}};
+  }
+
+  Status read_wants(const std::vector<Want>& direct, const std::vector<Want>& windowed) {
+    TRY_STATUS(read_into(trainer_, *reader_, direct, kThreads));
+    return reader_->read(windowed, kThreads);
   }
 
   Result<json> release(const json& request) {

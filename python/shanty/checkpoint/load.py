@@ -16,10 +16,11 @@ from shanty.checkpoint.dtypes import word_of
 from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError, EngineLost
 from shanty.checkpoint.parts import ALONE, Part, part_of
-from shanty.checkpoint.wire import Connection
+from shanty.checkpoint.wire import Answer, Connection
 from shanty.checkpoint.world import World
 
 WINDOW_BYTES = 64 << 20
+MAX_WANTS = 16384  # in one request
 MAX_CANDIDATES = 10
 STORAGE_LIMIT_S = 1800.0
 _NAMES_SHOWN = 5
@@ -184,12 +185,17 @@ def _fill(
     """Reads the tensors, then applies the rest."""
     outcome = Fit()
     try:
-        targets = []
+        direct, windowed = [], []
         for entry in fit.entries:
             part = part_of(entry, ALONE)
-            if part is not None and part.local.numel():
-                targets += _wants(entry.name, part)
-        _read(connection, targets)
+            if part is None or not part.local.numel():
+                continue
+            if answer.get("direct") and _is_plain(part.local):
+                direct.append((_want(entry.name, part, 0, part.local), part.local))
+            else:
+                windowed += _wants(entry.name, part)
+        _read_direct(connection, direct)
+        _read(connection, windowed)
         _, models = attached.tensors()
         outcome.findings = attached.apply(answer["global"], answer.get("state"), models, world)
     except Damaged as error:
@@ -209,20 +215,50 @@ def _wants(name: str, part: Part) -> list[tuple[dict[str, Any], Tensor]]:
     """(W of the protocol, where it goes): rows together as large as the window at most."""
     local, found = part.local, []
     if part.flat_start is None and not local.dim():
-        return [({"name": name, "offsets": [], "shape": []}, local)]
+        return [(_want(name, part, 0, local), local)]
     rows = local.shape[0]
     row_bytes = local.numel() // rows * local.element_size()
     at_once = max(WINDOW_BYTES // max(row_bytes, 1), 1)
     for first in range(0, rows, at_once):
         piece = local.narrow(0, first, min(at_once, rows - first))
-        want: dict[str, Any] = {"name": name}
-        if part.flat_start is not None:
-            want["flat"] = [part.flat_start + first, piece.numel()]
-        else:
-            want["offsets"] = [part.offsets[0] + first, *part.offsets[1:]]
-            want["shape"] = list(piece.shape)
-        found.append((want, piece))
+        found.append((_want(name, part, first, piece), piece))
     return found
+
+
+def _want(name: str, part: Part, first: int, piece: Tensor) -> dict[str, Any]:
+    """W for `piece`, the rows from `first` on of the part."""
+    if part.flat_start is not None:
+        return {"name": name, "flat": [part.flat_start + first, piece.numel()]}
+    offsets = list(part.offsets)
+    if offsets:
+        offsets[0] += first
+    return {"name": name, "offsets": offsets, "shape": list(piece.shape)}
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether the engine can write it where it lies."""
+    whole = tensor.device.type == "cpu" and tensor.is_contiguous()
+    return whole and not (tensor.is_conj() or tensor.is_neg())
+
+
+def _read_direct(connection: Connection, targets: list[tuple[dict[str, Any], Tensor]]) -> None:
+    """The engine writes into the tensors; no byte passes through this process."""
+    for first in range(0, len(targets), MAX_WANTS):
+        batch = targets[first : first + MAX_WANTS]
+        _ask_read(connection, [{**want, "to": tensor.data_ptr()} for want, tensor in batch])
+    # Since torch 2.1; nobody else tells autograd that they changed.
+    increment = getattr(torch.autograd.graph, "increment_version", None)
+    for _, tensor in targets if increment is not None else []:
+        increment(tensor)
+
+
+def _ask_read(connection: Connection, wants: list[dict[str, Any]]) -> Answer:
+    try:
+        return connection.ask("read", STORAGE_LIMIT_S, wants=wants)
+    except EngineLost:
+        raise
+    except CheckpointError as error:
+        raise Damaged(str(error)) from None
 
 
 def _read(connection: Connection, targets: list[tuple[dict[str, Any], Tensor]]) -> None:
@@ -233,7 +269,7 @@ def _read(connection: Connection, targets: list[tuple[dict[str, Any], Tensor]]) 
         while at < len(targets):
             batch: list[tuple[dict[str, Any], Tensor]] = []
             size = 0
-            while at < len(targets):
+            while at < len(targets) and len(batch) < MAX_WANTS:
                 need = _bytes(targets[at][1])
                 if batch and size + need > WINDOW_BYTES:
                     break
@@ -241,12 +277,7 @@ def _read(connection: Connection, targets: list[tuple[dict[str, Any], Tensor]]) 
                 # The engine may align each want.
                 size += -(-need // 64) * 64
                 at += 1
-            try:
-                answer = connection.ask("read", STORAGE_LIMIT_S, wants=[w for w, _ in batch])
-            except EngineLost:
-                raise
-            except CheckpointError as error:
-                raise Damaged(str(error)) from None
+            answer = _ask_read(connection, [want for want, _ in batch])
             if answer.fd is not None:
                 if fd >= 0:
                     os.close(fd)
