@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from shanty.checkpoint.attached import Attached  # noqa: E402
 from shanty.checkpoint.entries import DIVIDE, FIRST, Entry, collect_modules  # noqa: E402
 from shanty.checkpoint.errors import CheckpointError  # noqa: E402
 from shanty.checkpoint.parts import ALONE, Copies, Piece, cut, pieces_of  # noqa: E402
@@ -75,16 +77,20 @@ def test_a_piece_is_the_rows_it_says() -> None:
         assert pieces[0].source.data_ptr() == tensor.data_ptr() + first * 400
 
 
-def test_only_large_plain_memory_that_nobody_else_changes_is_pulled() -> None:
+def test_only_plain_memory_that_nobody_else_changes_is_pulled() -> None:
     large = torch.zeros(200, 200)
     entries = [
         entry("large", large),
         entry("buffer", torch.zeros(200, 200), FIRST, True),
         entry("turned", torch.zeros(200, 100).t()),
         entry("small", torch.zeros(10)),
+        entry("nothing", torch.zeros(0, 3)),
         entry("conjugate", torch.zeros(200, 200, dtype=torch.complex64).conj()),
     ]
-    assert [p.spec["name"] for p in pieces_of(entries, ALONE) if p.pullable] == ["large"]
+    assert [p.spec["name"] for p in pieces_of(entries, ALONE) if p.pullable] == [
+        "large",
+        "small",
+    ]
 
 
 class Tied(nn.Module):
@@ -127,3 +133,37 @@ def test_wrappers_leave_no_trace_in_the_names() -> None:
 def test_what_cannot_be_saved_is_named(tensor: torch.Tensor, word: str) -> None:
     with pytest.raises(CheckpointError, match=f"cannot checkpoint odd.*{word}"):
         pieces_of([entry("odd", tensor)], ALONE)
+
+
+def change_data(model: nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+    model.weight.data = torch.ones(3, 4)
+
+
+def change_parameter(model: nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+    model.bias = nn.Parameter(torch.ones(3))
+
+
+def make_buffer(model: nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+    model.register_buffer("mean", torch.zeros(2))
+
+
+def make_state(model: nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.state[model.weight]["momentum_buffer"] = torch.zeros(3, 4)
+
+
+@pytest.mark.parametrize("change", [change_data, change_parameter, make_buffer, make_state])
+def test_tensors_are_collected_again_only_when_they_are_others(change: Any) -> None:
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([model.weight], lr=0.1, momentum=0.9)
+    attached = Attached(allow_pickle=False)
+    attached.add(model, optimizer, None, None, None, None, True, None)
+    entries, _ = attached.tensors()
+    model.weight.grad = torch.ones(3, 4)
+    with torch.no_grad():
+        model.weight += 1
+    assert attached.tensors()[0] is entries
+    change(model, optimizer)
+    now, _ = attached.tensors()
+    assert now is not entries and attached.tensors()[0] is now
+    if change is change_data:
+        assert pieces_of(now, ALONE)[1].source.data_ptr() == model.weight.data_ptr()

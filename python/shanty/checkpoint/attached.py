@@ -19,6 +19,7 @@ from shanty.checkpoint.optimizers import (
     optimizer_json,
 )
 from shanty.checkpoint.sampler import ResumableLoader, ResumableSampler
+from shanty.checkpoint.structure import Structure
 from shanty.checkpoint.world import World
 
 FORMAT = 1
@@ -34,6 +35,9 @@ class Attached:
         self._rng = True
         self._generators: list[Any] = []
         self._extra: Any = None
+        self._structure: Structure | None = None
+        self._entries: list[Entry] = []
+        self._models = Collected()
 
     def add(
         self,
@@ -46,6 +50,7 @@ class Attached:
         rng: Any,
         extra: Any,
     ) -> None:
+        self._structure = None
         for prefix, value in (("", model), ("ema.", ema)):
             for key, module in _several(value):
                 if not isinstance(module, nn.Module):
@@ -72,6 +77,15 @@ class Attached:
             self._extra = extra
 
     def tensors(self) -> tuple[list[Entry], Collected]:
+        """The very same lists as long as nothing has changed."""
+        if self._structure is None or not self._structure.holds():
+            self._entries, self._models = self._collect()
+            modules = [module for _, module in self.modules]
+            optimizers = [optimizer for _, _, optimizer in self.optimizers]
+            self._structure = Structure(modules, optimizers, self._entries)
+        return self._entries, self._models
+
+    def _collect(self) -> tuple[list[Entry], Collected]:
         models = collect_modules(self.modules)
         entries = list(models.entries)
         for prefix, _, optimizer in self.optimizers:

@@ -16,17 +16,20 @@ from shanty.checkpoint.dtypes import dtype_of, word_of
 from shanty.checkpoint.errors import CheckpointError
 
 _TAG = "__shanty__"
+_PLAIN = {bool, int, str, type(None)}
 
 
 def encode(value: Any, where: str, allow_pickle: bool = False) -> Any:
     """JSON for numbers, strings, bytes, tuples, dicts with any keys, tensors and NumPy arrays.
     `where` names the value in the error for anything else; with `allow_pickle` that is pickled."""
     kind = type(value)
-    if value is None or kind in (bool, int, str):
+    if kind in _PLAIN:
         return value
     if kind is float:
         return value if math.isfinite(value) else {_TAG: "float", "value": repr(value)}
     if kind is list:
+        if _PLAIN.issuperset(map(type, value)):
+            return list(value)
         return [encode(v, f"{where}[{i}]", allow_pickle) for i, v in enumerate(value)]
     if kind is dict and _TAG not in value and all(type(k) is str for k in value):
         return {k: encode(v, f"{where}.{k}", allow_pickle) for k, v in value.items()}

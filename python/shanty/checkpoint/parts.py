@@ -12,7 +12,7 @@ from shanty.checkpoint.dtypes import word_of
 from shanty.checkpoint.entries import DIVIDE, FIRST, NOT_ME, Entry
 from shanty.checkpoint.errors import CheckpointError
 
-PULL_BYTES = 64 << 10
+DIVIDE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _divide(copies: Copies, parts: list[Any]) -> dict[str, tuple[int, int]]:
     for _, part in ours:
         size, rows = part.local.numel() * part.local.element_size(), _rows(part)
         # Small ones stay whole: a cut costs more than it balances.
-        rows = rows if size >= PULL_BYTES else min(rows, 1)
+        rows = rows if size >= DIVIDE_BYTES else min(rows, 1)
         sizes.append((rows, size // rows if rows else 0))
     found = {}
     for (entry, part), (rows, _), piece in zip(ours, sizes, cut(sizes, copies.index, copies.count)):
@@ -145,9 +145,8 @@ def _piece(entry: Entry, part: Part, first: int, last: int) -> Piece | None:
         if offsets:
             offsets[0] += first
         spec["offsets"], spec["piece_shape"] = offsets, list(local.shape)
-    pullable = plain and not entry.volatile and size >= PULL_BYTES
     frozen = isinstance(entry.tensor, nn.Parameter) and not entry.tensor.requires_grad
-    return Piece(spec, local, pullable, frozen)
+    return Piece(spec, local, plain and not entry.volatile and size > 0, frozen)
 
 
 def _part_of_dtensor(name: str, tensor: Any, replicas: Copies) -> Part | None:

@@ -132,7 +132,7 @@ class Saver:
         self._offsets: list[int] = []
         self._pull = True
         self._laid_out: Any = None
-        self._views: list[dict[int, Tensor]] = [{}, {}]
+        self._ways: Ways | None = None
         self._stream: Any = None
         self._registered: list[Arena] = []
         self.slot_bytes = 0
@@ -149,9 +149,8 @@ class Saver:
         """Never raises for what goes wrong outside of this process: the handle tells."""
         handle = SaveHandle(step)
         handle._connection = self._connection
-        if not self._plan.is_of(entries):
+        if self._plan.entries is not entries:
             self._plan = Plan(entries, self._replicas)
-            self._views = [{}, {}]
         try:
             self._lay_out(aliases)
             slot = int(self._connection.ask("begin", layout=self._layout, step=step).fields["slot"])
@@ -214,14 +213,23 @@ class Saver:
         )
 
     def _lay_out(self, aliases: dict[str, str]) -> None:
-        specs = [piece.spec for piece in self._plan.pieces]
-        still = self._stills.look(self._plan.pieces)
-        if self._laid_out == (specs, aliases, still):
+        plan = self._plan
+        still = self._stills.look(plan.pieces)
+        if self._ways is not None and self._ways.plan is plan and self._ways.still == still:
             return
-        answer = self._ask_layout(aliases, still)
-        if self._pull and not answer.fields.get("pull", True):
-            self._pull = False
+        pullable = [piece.pullable for piece in plan.pieces]
+        if self._laid_out != (plan.specs, pullable, aliases, still):
             answer = self._ask_layout(aliases, still)
+            if self._pull and not answer.fields.get("pull", True):
+                self._pull = False
+                answer = self._ask_layout(aliases, still)
+            self._take_arena(answer)
+            self._laid_out = (plan.specs, pullable, aliases, still)
+        assert self._arena is not None
+        self._ways = Ways(plan, self._arena, self._offsets, self._pull)
+        self._ways.still = still
+
+    def _take_arena(self, answer: Answer) -> None:
         if answer.fd is None:
             raise CheckpointError("the checkpoint engine gave no memory to save into")
         try:
@@ -230,11 +238,10 @@ class Saver:
         finally:
             os.close(answer.fd)
         self._layout, self._offsets = answer.fields["layout"], answer.fields["offsets"]
-        self._views, self._laid_out = [{}, {}], (specs, aliases, still)
 
     def _ask_layout(self, aliases: dict[str, str], still: frozenset[str]) -> Answer:
         modes = [("pull" if p.pullable and self._pull else "push") for p in self._plan.pieces]
-        tensors = [{**p.spec, "mode": mode} for p, mode in zip(self._plan.pieces, modes)]
+        tensors = [{**spec, "mode": mode} for spec, mode in zip(self._plan.specs, modes)]
         for tensor in tensors:
             if tensor["name"] in still:
                 tensor["still"] = True
@@ -247,47 +254,36 @@ class Saver:
         texts: tuple[dict[str, Any], dict[str, Any]],
         pin: bool,
     ) -> None:
-        arena = self._arena
-        assert arena is not None
-        step, pieces = handle.step, self._plan.pieces
-        pulled = [p for p in pieces if p.pullable and self._pull]
-        now, later, device = [], [], []
-        for i, piece in enumerate(pieces):
-            if piece.source.device.type != "cpu":
-                device.append(i)
-            elif not piece.pullable:
-                now.append(i)
-            elif not self._pull:
-                later.append(i)
-        handle._changed = self._plan.versions() if pulled or later else 0
+        arena, ways, step = self._arena, self._ways, handle.step
+        assert arena is not None and ways is not None
+        handle._changed = self._plan.versions()
         handle._versions = self._plan.versions
-        addresses = [p.source.data_ptr() for p in pulled]
         request: dict[str, Any] = {
             "slot": slot,
             "step": step,
-            "pointers": base64.b64encode(struct.pack(f"<{len(addresses)}Q", *addresses)).decode(),
+            "pointers": ways.pointers,
             "state": texts[0],
             "global": texts[1],
             "pin": pin,
         }
         try:
-            self._copy(slot, now)
-            event = self._copy_device(slot, device)
+            ways.copy(slot, ways.now)
+            event = self._copy_device(slot, ways)
         except Exception as error:
             raise CheckpointError(f"cannot copy the tensors: {error}") from error
         handle._peek = lambda: arena.state(slot, step)
-        if not later and event is None:
+        if not ways.later and event is None:
             self._connection.ask("save", **request)
             handle._sent.set()
             return
-        arguments = (handle, slot, later, event, request)
+        arguments = (handle, slot, ways, event, request)
         threading.Thread(target=self._push, args=arguments, name="shanty-save", daemon=True).start()
 
     def _push(
-        self, handle: SaveHandle, slot: int, later: list[int], event: Any, request: dict[str, Any]
+        self, handle: SaveHandle, slot: int, ways: Ways, event: Any, request: dict[str, Any]
     ) -> None:
         try:
-            self._copy(slot, later)
+            ways.copy(slot, ways.later)
             if event is not None:
                 event.synchronize()
             self._connection.ask("save", **request)
@@ -296,29 +292,19 @@ class Saver:
         finally:
             handle._sent.set()
 
-    def _copy(self, slot: int, which: list[int], non_blocking: bool = False) -> None:
-        if which:
-            with torch.no_grad():
-                targets = [self._view(slot, i) for i in which]
-                sources = [self._plan.pieces[i].source for i in which]
-                sources = [
-                    s if s.dtype == t.dtype else _as_bytes(s) for s, t in zip(sources, targets)
-                ]
-                torch._foreach_copy_(targets, sources, non_blocking)
-
-    def _copy_device(self, slot: int, which: list[int]) -> Any:
+    def _copy_device(self, slot: int, ways: Ways) -> Any:
         """Beside what the device computes; the event is when it is done."""
-        if not which:
+        if not ways.device:
             return None
         if not torch.cuda.is_available():
-            self._copy(slot, which)
+            ways.copy(slot, ways.device)
             return None
         self._pin()
         current = torch.cuda.current_stream()
         self._stream = self._stream or torch.cuda.Stream()
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            self._copy(slot, which, non_blocking=True)
+            ways.copy(slot, ways.device, non_blocking=True)
             return self._stream.record_event()
 
     def _pin(self) -> None:
@@ -328,51 +314,78 @@ class Saver:
             self._registered.append(arena)
             torch.cuda.cudart().cudaHostRegister(arena.bytes.data_ptr(), arena.size, 0)
 
-    def _view(self, slot: int, index: int) -> Tensor:
-        view = self._views[slot].get(index)
-        if view is None:
-            assert self._arena is not None
-            source = self._plan.pieces[index].source
-            at = self._arena.at(slot, self._offsets[index])
-            if at % source.element_size():
-                # An element type that the engine stores as bytes.
-                view = self._arena.view(at, torch.uint8, (source.numel() * source.element_size(),))
-            else:
-                view = self._arena.view(at, source.dtype, tuple(source.shape))
-            self._views[slot][index] = view
-        return view
-
 
 class Plan:
     """What this rank stores of certain tensors; good as long as these stay in their places."""
 
     def __init__(self, entries: list[Entry], replicas: Copies) -> None:
+        self.entries = entries
         self.pieces: list[Piece] = pieces_of(entries, replicas)
-        self._entries = entries
-        self._places = [_place(e) for e in entries]
-        self._pulled = [p.source for p in self.pieces if p.pullable]
-
-    def is_of(self, entries: list[Entry]) -> bool:
-        if len(entries) != len(self._entries):
-            return False
-        return all(
-            a.tensor is b.tensor and a.name == b.name and a.share == b.share and _place(a) == place
-            for a, b, place in zip(entries, self._entries, self._places)
-        )
+        self.specs = [piece.spec for piece in self.pieces]
+        self._pulled = [piece.source for piece in self.pieces if piece.pullable]
 
     def versions(self) -> int:
-        """Changes when one of the pulled tensors is changed in place where torch sees it."""
-        return 1 + sum(source._version for source in self._pulled)
+        """Changes when one of the pulled tensors is changed in place where torch sees it; 0: there
+        are none."""
+        return sum(source._version for source in self._pulled) + bool(self._pulled)
+
+
+class Ways:
+    """How each piece of a plan comes into an arena. Made once, as it costs what a save may not."""
+
+    def __init__(self, plan: Plan, arena: Arena, offsets: list[int], pull: bool) -> None:
+        self.plan = plan
+        self.still: frozenset[str] = frozenset()  # what the layout took for unchanging
+        self.now: list[int] = []  # copied before `save` returns
+        self.later: list[int] = []  # by a thread, where the engine may not pull them
+        self.device: list[int] = []
+        self._arena, self._offsets = arena, offsets
+        self._pairs: dict[tuple[int, int], tuple[list[Tensor], list[Tensor], list[int]]] = {}
+        addresses = []
+        for i, piece in enumerate(plan.pieces):
+            if piece.source.device.type != "cpu":
+                self.device.append(i)
+            elif not piece.pullable:
+                self.now.append(i)
+            elif pull:
+                addresses.append(piece.source.data_ptr())
+            else:
+                self.later.append(i)
+        packed = struct.pack(f"<{len(addresses)}Q", *addresses)
+        self.pointers = base64.b64encode(packed).decode()
+
+    def copy(self, slot: int, which: list[int], non_blocking: bool = False) -> None:
+        """`which` is one of the lists above."""
+        if not which:
+            return
+        key = (slot, which[0])
+        if key not in self._pairs:
+            self._pairs[key] = self._pair(slot, which)
+        targets, sources, odd = self._pairs[key]
+        with torch.no_grad():
+            if odd:
+                sources = list(sources)
+                for i in odd:
+                    sources[i] = _as_bytes(sources[i])
+            torch._foreach_copy_(targets, sources, non_blocking)
+
+    def _pair(self, slot: int, which: list[int]) -> tuple[list[Tensor], list[Tensor], list[int]]:
+        sources = [self.plan.pieces[i].source for i in which]
+        targets = [self._view(slot, source, self._offsets[i]) for i, source in zip(which, sources)]
+        odd = [i for i, s in enumerate(sources) if s.dtype != targets[i].dtype]
+        return targets, sources, odd
+
+    def _view(self, slot: int, source: Tensor, offset: int) -> Tensor:
+        at = self._arena.at(slot, offset)
+        if at % source.element_size():
+            # An element type that the engine stores as bytes.
+            return self._arena.view(at, torch.uint8, (source.numel() * source.element_size(),))
+        return self._arena.view(at, source.dtype, tuple(source.shape))
 
 
 def _as_bytes(tensor: Tensor) -> Tensor:
     plain = tensor.resolve_conj().resolve_neg().contiguous()
     return plain.reshape(-1).view(torch.uint8)
-
-
-def _place(entry: Entry) -> tuple[Any, ...]:
-    local = getattr(entry.tensor, "_local_tensor", entry.tensor)
-    return (local.data_ptr(), local.shape, local.stride(), local.dtype)
 
 
 def say(line: str) -> None:

@@ -3,10 +3,11 @@ checkpoint before. What is taken for still and changes costs time only, since th
 
 from __future__ import annotations
 
-from shanty.checkpoint.parts import PULL_BYTES, Piece
+from shanty.checkpoint.parts import Piece
 
 # Less is not worth a new layout.
 MIN_SHARE = 0.1
+_LARGE_BYTES = 64 << 10
 
 
 class Stills:
@@ -26,7 +27,7 @@ class Stills:
         is_new = pieces is not self._pieces
         if is_new:
             self._pieces = pieces
-            self._large = [p for p in pieces if p.spec["nbytes"] >= PULL_BYTES]
+            self._large = [p for p in pieces if p.spec["nbytes"] >= _LARGE_BYTES]
             self._total = sum(p.spec["nbytes"] for p in pieces)
         before, self._versions = self._versions, [p.source._version for p in self._large]
         if is_new:
