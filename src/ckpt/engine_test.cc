@@ -20,6 +20,7 @@
 #include "ckpt/memory_source.h"
 #include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
+#include "ckpt/session.h"
 #include "os/files.h"
 
 namespace shanty::ckpt {
@@ -364,6 +365,23 @@ TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {
   ASSERT_EQ(listed->size(), 2U);
   EXPECT_EQ((*listed)[0].id.step, 40U);
   EXPECT_EQ((*listed)[1].id.step, 30U);
+}
+
+TEST(Stores, ASaveInSlotsIsOpenedOnceForAllWhoReadIt) {
+  Stores stores(posix_vfs());
+  const auto open = [&stores] {
+    Snapshot slot{.id = {.step = 1, .generation = 2}, .state_json = "{}", .global_json = "{}"};
+    slot.world_size = 1;
+    MemoryPlace place{.root = "/root", .id = slot.id, .here = {}, .elsewhere = {}};
+    place.here.emplace(0, std::move(slot));
+    return stores.open_memory("memory:1.2", std::move(place)).value();
+  };
+  auto first = open();
+  EXPECT_EQ(open(), first);
+  const std::weak_ptr<MemorySource> before = first;
+  first.reset();
+  EXPECT_TRUE(before.expired());
+  EXPECT_EQ(open()->reader().manifest().id.step, 1U);
 }
 
 }  // namespace

@@ -404,7 +404,7 @@ class Session {
             .token = json_string(holder, "token")};
       }
     }
-    memory_ = TRY(MemorySource::open(std::move(place)));
+    memory_ = TRY(stores_.open_memory(source_, std::move(place)));
     reader_ = &memory_->reader();
     return {};
   }
@@ -485,7 +485,7 @@ class Session {
   std::string source_;
   std::string bad_;  // the directory that could not be read, for the next find
   std::shared_ptr<CheckpointReader> disk_;  // shared with the node's other sessions
-  std::unique_ptr<MemorySource> memory_;
+  std::shared_ptr<MemorySource> memory_;    // likewise
   CheckpointReader* reader_ = nullptr;
   Window window_;
 };
@@ -523,6 +523,17 @@ Result<std::shared_ptr<CheckpointReader>> Stores::open(const std::string& direct
   const std::shared_ptr<CheckpointReader> reader(leased, leased->reader.get());
   readers_[directory] = reader;
   return reader;
+}
+
+Result<std::shared_ptr<MemorySource>> Stores::open_memory(const std::string& name,
+                                                          MemoryPlace place) {
+  const std::lock_guard lock(opening_);
+  std::erase_if(memories_, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = memories_[{place.root, name}];
+  if (auto source = known.lock()) return source;
+  std::shared_ptr<MemorySource> source = TRY(MemorySource::open(std::move(place)));
+  known = source;
+  return source;
 }
 
 Result<Peer> Stores::peer(bool loopback) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "ckpt/leader.h"
+#include "ckpt/memory_source.h"
 #include "ckpt/peer_server.h"
 #include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
@@ -27,6 +28,8 @@ class Stores {
   // A committed checkpoint on storage, opened once for all ranks of this engine: a chunk that one
   // of them has read and checked is not checked again, and lies in the kernel's cache.
   Result<std::shared_ptr<CheckpointReader>> open(const std::string& directory);
+  // The same of a save in slots, named `name`: their checksums are taken once.
+  Result<std::shared_ptr<MemorySource>> open_memory(const std::string& name, MemoryPlace place);
   // Waits for all saves, at most that long, then ends the leaders.
   void finish(Duration limit);
   std::shared_ptr<RankStore> of(const std::string& root, int rank);
@@ -45,6 +48,9 @@ class Stores {
   std::map<std::string, std::unique_ptr<Leader>> leaders_;
   std::map<std::string, std::weak_ptr<CheckpointReader>> readers_;  // by directory
   std::map<bool, std::unique_ptr<PeerServer>> peers_;               // by whether on loopback
+  // Held while a source is opened, which takes as long as other engines take to answer.
+  std::mutex opening_;
+  std::map<std::pair<std::string, std::string>, std::weak_ptr<MemorySource>> memories_;
 };
 
 // Talks to one trainer until it hangs up (docs/formats/checkpoint-engine.md). Blocks.
