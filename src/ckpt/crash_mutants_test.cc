@@ -59,6 +59,7 @@ class Mutant : public Vfs {
       return file_->read_at(o, out, s);
     }
     Status truncate(uint64_t size) override { return file_->truncate(size); }
+    Status allocate(uint64_t size) override { return file_->allocate(size); }
     Status sync() override { return mutant_.sync_file(*file_, path_); }
     Status close() override { return file_->close(); }
 

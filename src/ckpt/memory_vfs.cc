@@ -24,6 +24,7 @@ class MemoryFile : public VfsFile {
     return count;
   }
   Status truncate(uint64_t /*size*/) override { return read_only(path_); }
+  Status allocate(uint64_t /*size*/) override { return read_only(path_); }
   Status sync() override { return {}; }
   Status close() override { return {}; }
 

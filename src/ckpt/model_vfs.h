@@ -282,6 +282,15 @@ class ModelVfs : public Vfs {
       });
     }
 
+    Status allocate(uint64_t size) override {
+      return vfs_.apply("making room for " + path_, [&]() -> Status {
+        std::string data = node_->data->bytes;
+        data.resize(std::max<size_t>(data.size(), size));
+        node_->data = blob(std::move(data));
+        return {};
+      });
+    }
+
     Status sync() override {
       const Fault f = vfs_.begin(true);
       if (f == Fault::kNone || f == Fault::kDoneButFailed) {

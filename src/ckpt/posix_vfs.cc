@@ -56,6 +56,15 @@ class PosixFile : public VfsFile {
     return {};
   }
 
+  Status allocate(uint64_t size) override {
+    int rc = 0;
+    do {
+      rc = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(size));
+    } while (rc != 0 && errno == EINTR);
+    if (rc == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return {};
+    return errno_error("making room for " + path_);
+  }
+
   Status sync() override {
     if (::fdatasync(fd_.get()) != 0) return errno_error("syncing " + path_);
     return {};

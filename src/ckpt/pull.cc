@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "ckpt/background.h"
 #include "os/files.h"
 
 namespace shanty::ckpt {
@@ -76,15 +77,28 @@ Status pull_block(pid_t pid, const std::vector<Pull>& block) {
 
 }  // namespace
 
-Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads) {
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads, CopyProgress* progress) {
   const auto blocks = cut(pulls);
   std::atomic<size_t> next = 0;
-  std::mutex mutex;
+  std::mutex mutex;  // guards all up to the threads
   std::optional<Error> failure;
+  std::vector<bool> done(blocks.size());
+  size_t reached = 0;
+  const auto note = [&](size_t block) {
+    const std::lock_guard lock(mutex);
+    done[block] = true;
+    while (reached < done.size() && done[reached]) ++reached;
+    // Of the last block its begin is all that is told.
+    const size_t told = std::min(reached, done.size() - 1);
+    if (progress != nullptr) progress->reach(blocks[told].front().to);
+  };
   const auto work = [&] {
     for (size_t i = next++; i < blocks.size(); i = next++) {
       const Status pulled = pull_block(pid, blocks[i]);
-      if (pulled.ok()) continue;
+      if (pulled.ok()) {
+        note(i);
+        continue;
+      }
       const std::lock_guard lock(mutex);
       failure = pulled.error();
       next = blocks.size();
@@ -92,7 +106,10 @@ Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads) {
   };
   std::vector<std::thread> others;
   for (int i = 1; i < threads && static_cast<size_t>(i) < blocks.size(); ++i) {
-    others.emplace_back(work);
+    others.emplace_back([&] {
+      work_in_background();
+      work();
+    });
   }
   work();
   for (std::thread& other : others) other.join();

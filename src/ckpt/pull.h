@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "base/result.h"
+#include "ckpt/copy_progress.h"
 
 namespace shanty::ckpt {
 
@@ -16,9 +17,12 @@ struct Pull {
   uint64_t bytes = 0;
 };
 
-// Copies all of them out of process `pid`, by `threads` threads (process_vm_readv). Errors: the
-// process is gone, an address that is not mapped, a kernel that does not permit it.
-Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads);
+// Copies all of them out of process `pid`, by `threads` threads (process_vm_readv), of which all
+// but the caller work in the background. Errors: the process is gone, an address that is not
+// mapped, a kernel that does not permit it. `progress` is told how far it has come where the pulls
+// are in the order of `to`, but not of the end.
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads,
+                   CopyProgress* progress = nullptr);
 
 // One run of bytes for another process.
 struct Push {

@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxRememberedSaves = 32;
+constexpr int kWritesInFlight = 6;  // of 4 MiB; with two a disk of the cloud is idle half the time
 constexpr Duration kDirectoryLimit = std::chrono::minutes(2);
 constexpr Duration kCommitLimit = std::chrono::minutes(30);
 
@@ -48,6 +49,7 @@ struct RankStore::Job {
   std::shared_ptr<const RankLayout> layout;
   TimePoint began;
   std::atomic<bool> cancel = false;
+  CopyProgress progress;
 };
 
 RankStore::~RankStore() { end_saves(); }
@@ -154,28 +156,20 @@ Status RankStore::save(Request request) {
   return {};
 }
 
+// The first bytes of the slot are written while the last ones are copied.
 void RankStore::run(const std::shared_ptr<Job>& job) {
-  Status status = copy(*job);
-  if (status.ok()) {
-    {
-      const std::lock_guard lock(mutex_);
-      contents_.insert(contents_.begin(), {.arena = job->arena,
-                                           .slot = job->request.slot,
-                                           .layout = job->layout,
-                                           .id = {job->request.step, job->request.generation},
-                                           .world_size = job->request.world_size,
-                                           .state_json = job->request.state_json,
-                                           .global_json = job->request.global_json});
-      if (contents_.size() > kSlots) contents_.resize(kSlots);
-      saves_[job->request.step].copy_seconds = seconds_since(job->began);
-    }
-    set(*job, SlotState::kCopied);
+  Status copied;
+  std::thread copying([&] {
+    copied = copy(*job);
+    if (copied.ok()) keep(*job);
+    job->progress.end(copied.ok());
     // Best effort: without it a dead node costs what is not on storage yet.
-    std::thread neighbour(
-        [&] { discard(keep_neighbours_copy(*job), "storage has the checkpoint too"); });
-    status = write(*job);
-    neighbour.join();
-  }
+    if (copied.ok()) discard(keep_neighbours_copy(*job), "storage has the checkpoint too");
+  });
+  Status status = write(*job);
+  copying.join();
+  // Where both failed, the write did so for want of the copy.
+  if (!copied.ok()) status = copied;
   const std::string error = status.ok() ? "" : status.error().message;
   {
     const std::lock_guard lock(mutex_);
@@ -186,6 +180,22 @@ void RankStore::run(const std::shared_ptr<Job>& job) {
   const std::lock_guard lock(mutex_);
   std::erase(running_, job);
   changed_.notify_all();
+}
+
+void RankStore::keep(Job& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    contents_.insert(contents_.begin(), {.arena = job.arena,
+                                         .slot = job.request.slot,
+                                         .layout = job.layout,
+                                         .id = {job.request.step, job.request.generation},
+                                         .world_size = job.request.world_size,
+                                         .state_json = job.request.state_json,
+                                         .global_json = job.request.global_json});
+    if (contents_.size() > kSlots) contents_.resize(kSlots);
+    saves_[job.request.step].copy_seconds = seconds_since(job.began);
+  }
+  set(job, SlotState::kCopied);
 }
 
 Status RankStore::copy(Job& job) {
@@ -200,7 +210,8 @@ Status RankStore::copy(Job& job) {
                      job.arena->slot(job.request.slot) + layout.layout.piece_offsets[index],
                      elements * spec.element_bytes});
   }
-  return pull_memory(job.request.pid, pulls, job.request.threads);
+  std::sort(pulls.begin(), pulls.end(), [](const Pull& a, const Pull& b) { return a.to < b.to; });
+  return pull_memory(job.request.pid, pulls, job.request.threads, &job.progress);
 }
 
 Status RankStore::write(Job& job) {
@@ -212,7 +223,10 @@ Status RankStore::write(Job& job) {
   const std::string directory = json_string(*place, "path");
   const std::string key = fmt::format("{}.{}", request.step, json_uint64(*place, "attempt"));
   const WriteOptions options{
-      .threads = request.threads, .limit = request.limit, .cancel = &job.cancel};
+      .threads = kWritesInFlight,
+      .limit = request.limit,
+      .cancel = &job.cancel,
+      .wait_for = [&job](const char* end) { return job.progress.wait_for(end); }};
   Receipt receipt = make_receipt(*job.layout, rank_);
   const LinkSource source = committed();
   const auto write_all = [&]() -> Status {
@@ -224,8 +238,10 @@ Status RankStore::write(Job& job) {
               ? TRY(link_or_write_image(vfs_, directory, image.path, rank_, bytes, source, options))
               : TRY(write_image(vfs_, directory, image.path, rank_, bytes, {}, options));
     }
+    if (!job.progress.wait()) return Error{"the tensors could not be copied"};
     WriteOptions plain = options;
     plain.direct = false;
+    plain.wait_for = {};
     receipt.files.push_back(
         TRY(write_image(vfs_, directory, state_path(rank_), rank_, request.state_json, {}, plain)));
     return sync_written(vfs_, directory, receipt.files);

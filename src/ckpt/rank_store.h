@@ -135,6 +135,7 @@ class RankStore {
   struct Job;
   void run(const std::shared_ptr<Job>& job);
   Status copy(Job& job);
+  void keep(Job& job);
   Status write(Job& job);
   Status keep_neighbours_copy(const Job& job);
   LinkSource committed() const;

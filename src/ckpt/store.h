@@ -55,10 +55,13 @@ Result<CheckpointId> next_id(Vfs& vfs, const Fence& fence, uint64_t step);
 Status make_in_progress(Vfs& vfs, const Fence& fence, const CheckpointId& id);
 
 struct WriteOptions {
-  int threads = 2;
+  int threads = 2;             // writes in flight
   bool direct = true;          // false: the image may not be read beyond its end
   RateLimit* limit = nullptr;  // nullptr = none
   const std::atomic<bool>* cancel = nullptr;
+  // Waits until memory below this address holds what is to be written; false: it never will.
+  // Absent: all is there.
+  std::function<bool(const char* end)> wait_for = {};
 };
 
 // One file of a rank from memory: `image` begins at a multiple of 4096 and may be read up to the

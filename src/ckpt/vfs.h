@@ -23,6 +23,9 @@ class VfsFile {
   // Reads until `size` bytes or the end of the file; returns the count.
   virtual Result<size_t> read_at(uint64_t offset, char* out, size_t size) = 0;
   virtual Status truncate(uint64_t size) = 0;
+  // Makes room for `size` bytes and the file so long. A file system that has no such thing does
+  // nothing and reports no error.
+  virtual Status allocate(uint64_t size) = 0;
   virtual Status sync() = 0;   // fdatasync
   virtual Status close() = 0;  // once
 };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "ckpt/background.h"
 #include "ckpt/store.h"
 #include "ckpt/xxh3.h"
 
@@ -19,7 +20,8 @@ static_assert(kWriteBytes % kChunkBytes == 0);
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Writes one image by several threads, each taking the next 4 MiB.
+// Writes one image by several threads, each taking the next 4 MiB, while one takes the checksums:
+// the storage never waits for these, and memory is passed over once for both kinds.
 class ImageWriter {
  public:
   ImageWriter(VfsFile& file, std::string_view image, bool padded, const WriteOptions& options)
@@ -27,41 +29,54 @@ class ImageWriter {
 
   // `crcs` is filled where it has no entries yet.
   Status run(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
-    const bool compute = crcs.empty();
-    if (compute) crcs.resize((image_.size() + kChunkBytes - 1) / kChunkBytes);
     const uint64_t parts = (image_.size() + kWriteBytes - 1) / kWriteBytes;
     const auto wanted = static_cast<uint64_t>(std::clamp(options_.threads, 1, kMaxThreads));
-    std::vector<std::thread> threads;
-    for (uint64_t i = 1; i < std::min(parts, wanted); ++i) {
-      threads.emplace_back([this, compute, &crcs] { write_parts(compute, crcs); });
-    }
     // A file of one part is not worth a thread.
-    if (threads.empty()) {
-      write_parts(compute, crcs);
-    } else {
-      threads.emplace_back([this, compute, &crcs] { write_parts(compute, crcs); });
+    if (parts <= 1) {
+      write_parts();
+      add_checksums(crcs, xxh3);
+      return failure_;
     }
-    xxh3.add(image_);
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < std::min(parts, wanted); ++i) {
+      threads.emplace_back([this] { write_parts(); });
+    }
+    threads.emplace_back([&] {
+      work_in_background();
+      add_checksums(crcs, xxh3);
+    });
     for (std::thread& thread : threads) thread.join();
     return failure_;
   }
 
  private:
-  void write_parts(bool compute, std::vector<uint32_t>& crcs) {
+  void add_checksums(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
+    const bool compute = crcs.empty();
+    for (uint64_t at = 0; at < image_.size() && !failed_.load(); at += kChunkBytes) {
+      const std::string_view chunk = image_.substr(at, kChunkBytes);
+      if (!is_there(chunk)) return fail(Error{"what was to be written is not there"});
+      if (compute) crcs.push_back(crc32c(chunk));
+      xxh3.add(chunk);
+    }
+  }
+
+  bool is_there(std::string_view part) const {
+    return !options_.wait_for || options_.wait_for(part.data() + part.size());
+  }
+
+  void write_parts() {
     while (true) {
       const uint64_t at = next_part_.fetch_add(1) * kWriteBytes;
       if (at >= image_.size() || failed_.load()) return;
-      const Status written = write_part(at, compute, crcs);
+      const Status written = write_part(at);
       if (!written.ok()) return fail(written);
     }
   }
 
-  Status write_part(uint64_t at, bool compute, std::vector<uint32_t>& crcs) {
+  Status write_part(uint64_t at) {
     const std::string_view part = image_.substr(at, kWriteBytes);
+    if (!is_there(part)) return Error{"what was to be written is not there"};
     if (!may_write(part.size())) return Error{"the save was cancelled"};
-    for (uint64_t i = 0; compute && i < part.size(); i += kChunkBytes) {
-      crcs[(at + i) / kChunkBytes] = crc32c(part.substr(i, kChunkBytes));
-    }
     const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
     return file_.write_at(at, {part.data(), size});
   }
@@ -89,10 +104,14 @@ class ImageWriter {
 
 Status write_and_sync(VfsFile& file, std::string_view image, bool direct, StoredFile& stored,
                       const WriteOptions& options) {
+  // Direct writes to where a file has no room yet follow one another on ext4, whoever writes them.
+  if (image.size() > kWriteBytes) TRY_STATUS(file.allocate(round_up(image.size(), kDataAlignment)));
   Xxh3 xxh3;
   TRY_STATUS(ImageWriter(file, image, direct, options).run(stored.crc32c, xxh3));
   stored.xxh3 = xxh3.hex_digest();
-  if (direct && image.size() % kDataAlignment != 0) TRY_STATUS(file.truncate(image.size()));
+  if (image.size() % kDataAlignment != 0 && (direct || image.size() > kWriteBytes)) {
+    TRY_STATUS(file.truncate(image.size()));
+  }
   TRY_STATUS(file.sync());
   return file.close();
 }
@@ -129,6 +148,9 @@ Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
 Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_dir,
                                        const std::string& path, int rank, std::string_view image,
                                        const LinkSource& source, const WriteOptions& options) {
+  if (options.wait_for && !options.wait_for(image.data() + image.size())) {
+    return Error{"what was to be written is not there"};
+  }
   Xxh3 xxh3;
   xxh3.add(image);
   StoredFile stored{.path = path,
