@@ -1,11 +1,19 @@
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "ckpt/parallel.h"
 #include "ckpt/store.h"
 #include "ckpt/store_files.h"
 
 namespace shanty::ckpt {
 namespace {
+
+// Each is some system calls, of which a network file system may answer several at a time.
+constexpr int kLookThreads = 8;
+constexpr size_t kManyCheckpoints = 32;
 
 Result<ManifestSummary> read_summary(Vfs& vfs, const Listed& listed, uint64_t file_bytes) {
   const std::string path = join_path(listed.directory, kManifestName);
@@ -37,23 +45,39 @@ void look_into(Vfs& vfs, bool in_progress, Listed& listed) {
   listed.summary = std::move(*summary);
 }
 
+// nullopt: it is no longer there.
+Result<std::optional<Listed>> look_at(Vfs& vfs, const std::string& root, const std::string& name,
+                                      const CheckpointId& id) {
+  Listed listed{.directory = join_path(root, name), .id = id};
+  look_into(vfs, is_in_progress_name(name), listed);
+  // It may have become visible, or have been pruned, while it was looked at.
+  if (!listed.summary && !TRY(vfs.info(listed.directory)).exists) {
+    listed = {.directory = join_path(root, visible_name(id)), .id = id};
+    if (!is_in_progress_name(name) || !TRY(vfs.info(listed.directory)).exists) {
+      return std::optional<Listed>();
+    }
+    look_into(vfs, false, listed);
+  }
+  return std::optional<Listed>(std::move(listed));
+}
+
 }  // namespace
 
 Result<std::vector<Listed>> list_checkpoints(Vfs& vfs, const std::string& root) {
   std::vector<Listed> out;
   if (!TRY(vfs.info(root + "/.")).exists) return out;
-  for (const std::string& name : TRY(vfs.list(root))) {
-    const auto id = parse_checkpoint_name(name);
-    if (!id) continue;
-    Listed listed{.directory = join_path(root, name), .id = *id};
-    look_into(vfs, is_in_progress_name(name), listed);
-    // It may have become visible, or have been pruned, while it was looked at.
-    if (!listed.summary && !TRY(vfs.info(listed.directory)).exists) {
-      listed = {.directory = join_path(root, visible_name(*id)), .id = *id};
-      if (!is_in_progress_name(name) || !TRY(vfs.info(listed.directory)).exists) continue;
-      look_into(vfs, false, listed);
-    }
-    out.push_back(std::move(listed));
+  std::vector<std::pair<std::string, CheckpointId>> names;
+  for (std::string& name : TRY(vfs.list(root))) {
+    if (const auto id = parse_checkpoint_name(name)) names.emplace_back(std::move(name), *id);
+  }
+  std::vector<Result<std::optional<Listed>>> looks(names.size(), std::optional<Listed>());
+  const int threads = names.size() < kManyCheckpoints ? 1 : kLookThreads;
+  for_each_parallel(names.size(), threads, [&](size_t i) {
+    looks[i] = look_at(vfs, root, names[i].first, names[i].second);
+    return true;
+  });
+  for (auto& look : looks) {
+    if (auto listed = TRY(std::move(look))) out.push_back(std::move(*listed));
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const Listed& a, const Listed& b) { return a.id > b.id; });
