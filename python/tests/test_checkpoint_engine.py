@@ -219,6 +219,16 @@ def test_a_save_that_the_script_spoiled_is_no_checkpoint(
         assert found is not None and found.step == 1
 
 
+@pytest.mark.usefixtures("binary")
+def test_autograd_knows_what_a_load_has_changed(tmp_path: Path) -> None:
+    model = nn.Linear(30, 30)
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        checkpointer.save(1).wait(60)
+        before = model.weight._version
+        assert checkpointer.load() is not None
+    assert model.weight._version > before
+
+
 def kill_engine_of(checkpointer: Any) -> None:
     os.kill(checkpointer._engine._process.pid, signal.SIGKILL)
     assert checkpointer._engine.connection.is_lost(30_000)
