@@ -1,17 +1,20 @@
 """`make bench-ckpt`: shanty's checkpoints next to their peers', from one run on this machine.
 
-    python bench/ckpt.py [--state small|medium|one|many|frozen ...] [--directory DIR] [--repeats N]
+    python bench/ckpt.py [--state small|medium|one|many|frozen ...] [--peer NAME ...]
+                         [--directory DIR] [--repeats N]
 
 Each save is made durable: peers that do not sync are followed by an fsync of every file and of its
 directory. What is measured of a save, in a loop of equal steps of arithmetic on one thread: how
 long the call blocks, how much longer the steps take until it is durable (summed: "slowdown"), and
-the time until it is durable. Peers take turns; medians are printed. Ceilings come first.
+the time until it is durable. Peers take turns; medians are printed. Ceilings come first. Peers that
+`make bench-peers` installs are left out, with the reason, where they are missing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import statistics
@@ -28,6 +31,7 @@ sys.path.insert(0, str(ROOT / "python"))
 os.environ.setdefault("SHANTY_BINARY", str(ROOT / "build/shanty"))
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 
+import ckpt_ranks  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
@@ -36,6 +40,8 @@ GB = 1e9
 STEP_S = 0.25
 BASELINE_STEPS = 8
 LIMIT_S = 600
+PEERS = ROOT / "build/bench-peers"
+sys.path.append(str(PEERS))
 
 
 # States.
@@ -62,6 +68,7 @@ def make_state(name: str) -> tuple[Parameters, torch.optim.Optimizer]:
     shapes, trained = {
         "small": (gpt2(12, 768), 1.0),
         "medium": (gpt2(24, 1024), 1.0),
+        "layers": (gpt2(2, 768), 1.0),
         "one": ([(1 << 15, 1 << 15)], 0.0),
         "many": ([(1024,)] * 50_000, 0.0),
         "frozen": (gpt2(12, 768)[::-1], 0.1),
@@ -221,6 +228,74 @@ class DcpProcess(DcpAsync):
     kind = "PROCESS"
 
 
+class TorchCheckpointing(Dcp):
+    """Its direct writes fail on ext4 with EINVAL, its pinned memory needs a GPU."""
+
+    name = "torch_checkpointing"
+
+    def __init__(self, state: dict[str, torch.Tensor], directory: Path) -> None:
+        import torch_checkpointing as peer
+        from torch_checkpointing.staging import CheckpointStagerConfig
+        from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig
+
+        logging.getLogger("torch_checkpointing").setLevel(logging.WARNING)
+        super().__init__(state, directory)
+        staging = CheckpointStagerConfig(use_pinned_memory=False, use_non_blocking_copy=False)
+        self.manager = peer.CheckpointManager.Config(
+            save=peer.AsyncCheckpointSaverConfig(staging_config=staging),
+            storage_config=LocalFileSystemStorageConfig(use_direct_io=False),
+        ).build()
+
+    def save(self, step: int) -> None:
+        self.path = self.directory / f"peer-{step}"
+        self.future = self.manager.save(str(self.path), {"state": self.state})
+
+    def wait(self) -> None:
+        self.future.result()
+        sync_tree(self.path)
+
+    def load(self) -> int:
+        into = {k: torch.empty_like(v) for k, v in self.state.items()}
+        self.manager.load(str(self.path), into={"state": into})
+        return bytes_of(into)
+
+    def close(self) -> None:
+        self.manager.close()
+
+
+class Dlrover(TorchSave):
+    """Without dlrover-run; what it has in memory is dropped before it loads."""
+
+    name = "DLRover flash"
+
+    def __init__(self, state: dict[str, torch.Tensor], directory: Path) -> None:
+        # Sockets of its own: it leaves them behind.
+        os.environ["ELASTIC_JOB_NAME"] = f"bench-{os.getpid()}-{directory.name}"
+        os.environ.setdefault("DLROVER_LOG_LEVEL", "ERROR")
+        from dlrover.trainer.torch.flash_checkpoint import ddp
+
+        super().__init__(state, directory)
+        self.disk = ddp.StorageType.DISK
+        self.checkpointer = ddp.DdpCheckpointer(str(self.directory))
+
+    def save(self, step: int) -> None:
+        self.step, self.path = step, self.directory / f"{step}.pt"
+        self.checkpointer.save_checkpoint(
+            step, {"state": self.state}, path=str(self.path), storage_type=self.disk
+        )
+
+    def wait(self) -> None:
+        tracker, end = self.directory / "dlrover_latest.txt", time.monotonic() + LIMIT_S
+        while not tracker.exists() or tracker.read_text() != str(self.step):
+            if time.monotonic() > end:
+                raise TimeoutError("its tracker file does not come")
+            time.sleep(0.005)
+        sync_tree(self.path)
+
+    def load(self) -> int:
+        return bytes_of(torch.load(self.path, weights_only=True)["state"])
+
+
 class Shanty:
     name = "shanty"
 
@@ -305,15 +380,30 @@ def drop_cache() -> bool:
         return False
 
 
-def run_state(name: str, directory: Path, repeats: int) -> list[dict[str, Any]]:
+def make_peers(
+    names: list[str], state: dict[str, torch.Tensor], directory: Path
+) -> list[Any]:
+    peers: list[Any] = []
+    for kind in (TorchSave, Safetensors, Dcp, DcpAsync, DcpProcess, TorchCheckpointing, Dlrover):
+        if names and not any(name in kind.name for name in names):
+            continue
+        place = directory / kind.__name__
+        place.mkdir()
+        try:
+            peers.append(kind(state, place))
+        except Exception as error:
+            print(f"  {kind.name} does not run here: {type(error).__name__}: {error}", flush=True)
+    return peers
+
+
+def run_state(name: str, directory: Path, repeats: int, names: list[str]) -> list[dict[str, Any]]:
     model, optimizer = make_state(name)
     state = tensors_of(model, optimizer)
     size = bytes_of(state)
     print(f"\n{name}: {len(state)} tensors, {size / GB:.2f} GB", flush=True)
     steps = Steps()
     peers: list[Any] = [Shanty(model, optimizer, directory)]
-    for kind in (TorchSave, Safetensors, Dcp, DcpAsync, DcpProcess):
-        peers.append(kind(state, directory))
+    peers += make_peers(names, state, directory)
     rows: dict[str, list[dict[str, float]]] = {peer.name: [] for peer in peers}
     for repeat in range(repeats + 1):
         for peer in list(peers):
@@ -350,6 +440,8 @@ def run_state(name: str, directory: Path, repeats: int) -> list[dict[str, Any]]:
         if peer.name == "shanty":
             assert peer.source == "disk"
             peer.checkpointer.close()
+        elif hasattr(peer, "close"):
+            peer.close()
         print(
             f"  {peer.name:24} {median['blocked'] * 1e3:6.0f} ms {median['fence'] * 1e3:5.0f} ms"
             f" {median['slowdown']:7.2f} s {median['durable']:7.2f} s"
@@ -378,11 +470,30 @@ def bench_list(directory: Path) -> None:
     print(f"\n  1000 checkpoints listed in {took * 1e3:.0f} ms (to reach: 50 ms)")
 
 
+def bench_ranks(directory: Path) -> None:
+    """What two ranks of one node cost the storage."""
+    place = directory / "ranks"
+    place.mkdir()
+    found = ckpt_ranks.measure(os.environ["SHANTY_BINARY"], place, drop_cache)
+    for source in ("memory", "disk"):
+        one = found[source]
+        assert one["source"] == source, one
+        print(
+            f"\n  two killed ranks load from {source}: {one['seconds']:.2f} s, the engine read "
+            f"{one['bytes_read'] / 1e6:.1f} MB of the storage",
+            end="",
+        )
+    where = "" if found["cold"] else " (the page cache could not be dropped)"
+    print(f": {found['disk']['amplification']:.3f} times what is there{where}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--state", nargs="*", default=["small", "medium", "one", "many", "frozen"])
+    states = ["small", "medium", "one", "many", "frozen"]
+    parser.add_argument("--state", nargs="*", default=["small"], choices=states)
+    parser.add_argument("--peer", nargs="*", default=[], help="only those whose name has one of these")
     parser.add_argument("--directory", type=Path, help="on the storage to measure")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     torch.manual_seed(0)
@@ -398,8 +509,9 @@ def main() -> int:
         for name in arguments.state:
             place = directory / name
             place.mkdir()
-            rows += run_state(name, place, arguments.repeats)
+            rows += run_state(name, place, arguments.repeats, arguments.peer)
             shutil.rmtree(place)
+        bench_ranks(directory)
         bench_list(directory)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
