@@ -22,7 +22,7 @@ import shanty  # noqa: E402
 from torch import nn  # noqa: E402
 
 BINARY = Path(__file__).resolve().parents[2] / "build" / "shanty"
-RANKS_LIMIT_S = 240
+RANKS_LIMIT_S = 420
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "checkpoint_ranks.py"
 
 

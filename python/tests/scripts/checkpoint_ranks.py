@@ -48,7 +48,7 @@ KINDS = {
 FEW_WORLDS = {1, 3}  # with which the other kinds are exchanged
 # One epoch: (ranks, steps of the optimizer), one after the other.
 LEGS = ((1, 3), (2, 2), (3, 2), (4, 2), (6, 2), (8, 1), (3, 1), (2, 2))
-HANG_LIMIT_S = float(os.environ.get("HANG_LIMIT_S", "150"))
+HANG_LIMIT_S = float(os.environ.get("HANG_LIMIT_S", "360"))
 
 
 class Net(nn.Module):
