@@ -97,6 +97,9 @@ def test_a_killed_rank_costs_no_read_of_storage(start, script, tmp_path, undistu
     report = run.report()
     assert report["outcome"] == "succeeded" and report["steps"] == 20
     assert 1 <= report["repeated_steps"] <= 3, report
+    assert report["checkpoints_saved"] >= 2, report
+    assert "step-000000020" in report["newest_usable_checkpoint"]
+    assert [c["step"] for c in report["checkpoints"]] == [20, 15, 10, 5]
     run.assert_nothing_left()
 
 

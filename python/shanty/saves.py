@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any
 
+from shanty.recorder import get_recorder
+
 
 def tell_save(**fields: Any) -> None:
     """Appends a line to this rank's file in saves/, see docs/formats/run-directory.md. Does nothing
@@ -24,3 +26,10 @@ def tell_save(**fields: Any) -> None:
             os.close(fd)
     except OSError:
         pass
+
+
+def count_save() -> None:
+    """A checkpoint of the whole job was committed: rank 0 counts it."""
+    recorder = get_recorder()
+    if recorder is not None and os.environ.get("RANK", "0") == "0":
+        recorder.add_checkpoint(1, 0)

@@ -26,6 +26,7 @@
 #include "ckpt/store.h"
 #include "ckpt/store_files.h"
 #include "ckpt/task_thread.h"
+#include "os/files.h"
 #include "run/json_fields.h"
 
 namespace shanty::ckpt {
@@ -193,7 +194,19 @@ class LeaderImpl : public Leader {
     }
     const Committed done =
         TRY(commit(vfs_, **fence_, save.id, options_.world_size, receipts, global));
+    tell_run(done.directory, save.id.step);
     return print_json(json{{"directory", done.directory}, {"note", done.note}});
+  }
+
+  // For the report (docs/formats/run-directory.md).
+  void tell_run(const std::string& directory, uint64_t step) const {
+    if (options_.run_dir.empty()) return;
+    const json line{{"path", directory},
+                    {"step", step},
+                    {"unix_ns", system_clock().unix_time_ns()},
+                    {"by", "shanty"}};
+    auto file = AppendFile::open(options_.run_dir + "/saves/checkpointer.jsonl");
+    if (file) discard(file->append(print_json(line) + "\n"), "the report is the poorer for it");
   }
 
   void finish(Save& save, const Result<std::string>& how) {

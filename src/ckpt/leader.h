@@ -29,6 +29,7 @@ class Leader {
   struct Options {
     std::string root;
     std::string run;
+    std::string run_dir;  // that is told of each commit, "" = none
     uint64_t generation = 0;
     int world_size = 1;
     size_t keep = 3;

@@ -142,6 +142,7 @@ class Session {
     auto leader = TRY(
         Leader::start(vfs_, {.root = root_,
                              .run = json_string(request, "run"),
+                             .run_dir = json_string(request, "run_dir"),
                              .generation = generation_,
                              .world_size = world_size_,
                              .keep = static_cast<size_t>(std::max(1, json_int(request, "keep", 3))),

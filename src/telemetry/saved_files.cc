@@ -23,6 +23,7 @@ namespace shanty {
 namespace {
 
 constexpr size_t kMaxSavesBytes = size_t{16} << 20;
+constexpr std::string_view kManifestName = "MANIFEST.json";
 constexpr size_t kMaxDirectoryEntries = 10'000;
 // The end record of a zip archive: 22 bytes and a comment of at most 65535.
 constexpr size_t kZipTailBytes = 22 + 65535;
@@ -80,6 +81,12 @@ void check_file(SavedFile& saved, uint64_t size) {
 }
 
 void check_directory(SavedFile& saved) {
+  if (saved.by_shanty) {
+    const bool committed = file_exists(fmt::format("{}/{}", saved.path, kManifestName));
+    saved.state = committed ? SavedState::kWhole : SavedState::kDamaged;
+    if (!committed) saved.problem = "its manifest is missing";
+    return;
+  }
   const auto names = list_directory(saved.path);
   if (!names.ok()) return;
   bool metadata = false;
@@ -174,7 +181,8 @@ std::vector<SavedFile> read_saved_files(const RunDir& run) {
     SavedFile saved{.path = json_string(line, "path"),
                     .step = json_uint64(line, "step"),
                     .unix_ns = unix_ns,
-                    .inode = json_uint64(line, "inode")};
+                    .inode = json_uint64(line, "inode"),
+                    .by_shanty = json_string(line, "by") == "shanty"};
     if (saved.path.empty() || saved.path[0] != '/') return;
     SavedFile& known = by_path[saved.path];
     if (known.unix_ns <= saved.unix_ns) known = std::move(saved);
@@ -187,7 +195,10 @@ std::vector<SavedFile> read_saved_files(const RunDir& run) {
   for (SavedFile& file : saved) check_saved_file(file);
   // Many temporary names may have been renamed onto one: its newest counts.
   std::set<std::string> seen;
-  std::erase_if(saved, [&](const SavedFile& file) { return !seen.insert(file.path).second; });
+  std::erase_if(saved, [&](const SavedFile& file) {
+    const bool pruned = file.by_shanty && file.state == SavedState::kMissing;
+    return pruned || !seen.insert(file.path).second;
+  });
   return saved;
 }
 

@@ -55,7 +55,15 @@ class SavedFilesTest : public ::testing::Test {
     put("run/saves/rank-00000.jsonl", told_);
   }
 
+  void tell_committed(const std::string& name, uint64_t step) {
+    committed_ += fmt::format(R"({{"path":"{}/{}","step":{},"unix_ns":{},"by":"shanty"}})"
+                              "\n",
+                              directory_, name, step, 1'700'000'000'000'000'000 + step);
+    put("run/saves/checkpointer.jsonl", committed_);
+  }
+
   std::string directory_;
+  std::string committed_;
   std::optional<RunDir> run_;
   std::string told_;
 };
@@ -117,6 +125,18 @@ TEST_F(SavedFilesTest, ASaveThatFailedIsToldOnceByItsFirstRank) {
   EXPECT_EQ(failed[0].why, "no space left");
   EXPECT_EQ(failed[1].why, "no space");
   EXPECT_EQ(read_saved_files(*run_).size(), 1U);
+}
+
+TEST_F(SavedFilesTest, CheckpointsOfShantyAreWholeByTheirManifestAndPrunedOnesAreLeftOut) {
+  put("step-2/MANIFEST.json", "{}");
+  put("step-3/state.json", "{}");
+  for (const uint64_t step : {1, 2, 3}) tell_committed(fmt::format("step-{}", step), step);
+  const auto saved = read_saved_files(*run_);
+  ASSERT_EQ(saved.size(), 2U);
+  EXPECT_EQ(saved[0].step, 3U);
+  EXPECT_EQ(saved[0].state, SavedState::kDamaged);
+  EXPECT_EQ(saved[1].path, directory_ + "/step-2");
+  EXPECT_EQ(saved[1].state, SavedState::kWhole);
 }
 
 }  // namespace

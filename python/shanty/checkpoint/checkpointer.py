@@ -199,6 +199,8 @@ class Checkpointer:
             except CheckpointError as error:
                 if handle.error is None:
                     say(str(error))
+        if saver is not None:
+            saver.notice()
         engine.close(alone=self._world is None or self._world.size == 1)
 
     def __enter__(self) -> Checkpointer:
@@ -271,6 +273,7 @@ class Checkpointer:
             node=world.node,
             generation=world.generation,
             run=world.run,
+            run_dir=os.environ.get("SHANTY_RUN_DIR", ""),
             keep=self._keep,
             rate_bytes_per_s=-(-self._rate // engines),
         ).fields

@@ -19,7 +19,7 @@ from shanty.checkpoint.errors import CheckpointError
 from shanty.checkpoint.parts import Copies, Piece, pieces_of
 from shanty.checkpoint.stills import Stills
 from shanty.checkpoint.wire import Answer, Connection
-from shanty.saves import tell_save
+from shanty.saves import count_save, tell_save
 
 FENCE_LIMIT_S = 60.0
 _POLL_MS = 1
@@ -164,8 +164,11 @@ class Saver:
         return handle
 
     def notice(self) -> None:
-        """Says what failed since, once; forgets what is committed. Cheap."""
-        self.pending = [handle for handle in self.pending if not handle._over]
+        """Says what failed since, once; counts and forgets what is committed. Cheap."""
+        for handle in [handle for handle in self.pending if handle._over]:
+            self.pending.remove(handle)
+            if handle.error is None:
+                count_save()
 
     def give_up(self, why: str) -> None:
         """Says of all that is not known to be committed that it has failed."""
