@@ -39,7 +39,7 @@ PHASE_NAMES = (
     "done",
 )
 
-BIT_NAMED = 128
+BIT_COLLECTIVES, BIT_NAMED = 64, 128
 FLAG_NAMED, FLAG_FIRST_ITEM, FLAG_COUNTED = 1, 2, 4
 
 _LEFT_BY_ERRORS = (OPTIMIZER, FORWARD)
@@ -72,6 +72,7 @@ class Recorder:
         "_before_optimizer",
         "_begin",
         "_claimed",
+        "_ends",
         "_flags",
         "_held",
         "_last_write_ns",
@@ -82,6 +83,7 @@ class Recorder:
         "_ns",
         "_others",
         "_others_of",
+        "_next_look",
         "_next_put",
         "_pacer",
         "_pending",
@@ -127,6 +129,9 @@ class Recorder:
         self._before_optimizer = OTHER
         # The thread that steps while the step is only counted, else no thread.
         self.counting = _NO_THREAD
+        # When counted steps ended of which no record was made yet.
+        self._ends: list[int] = []
+        self._next_look = 0
         # Steps whose number has none of these bits are timed; the last that was, and its end.
         self._timed_mask = self._timed_steps = self._timed_ns = 0
         self._held: tuple[int, int, list[int], float, float, int] | None = None
@@ -146,6 +151,8 @@ class Recorder:
         """Starts `phase` and returns the token that `leave` takes to go back."""
         if get_ident() != self._thread:
             return _IGNORED
+        if self.counting != _NO_THREAD:
+            self._time_the_rest()
         before = self.phase
         # An evaluation loads data, and a data set may call torch.load: that time is theirs.
         if before == EVAL or before == DATA:
@@ -209,11 +216,10 @@ class Recorder:
     # Torch's own step hooks: the two arguments that they are given besides are not needed.
 
     def optimizer_begins(self, optimizer: Any, _args: Any = None, _kwargs: Any = None) -> None:
-        thread = get_ident()
-        if self.counting == thread:
+        if self.counting != _NO_THREAD:
             self.words[PHASE] = OPTIMIZER
             return
-        if thread != self._thread and not self._adopt_thread():
+        if get_ident() != self._thread and not self._adopt_thread():
             return
         if self._held is not None and optimizer is self._pacer():
             self._release()
@@ -236,15 +242,22 @@ class Recorder:
             self.fail(error)
 
     def optimizer_ends(self, optimizer: Any, _args: Any = None, _kwargs: Any = None) -> None:
-        thread = get_ident()
-        if self.counting == thread:
-            if not self.named and (self._pacer() is optimizer or self._takes_over(optimizer)):
-                self._end_counted()
-            else:
+        if self.counting != _NO_THREAD and self._pacer() is optimizer and not self.named:
+            end = monotonic_ns()
+            self._ends.append(end)
+            words = self.words
+            self.step = words[STEP] = step = self.step + 1
+            words[PHASE] = OTHER
+            if not step & self._timed_mask or end > self._next_look:
+                self._look(end)
+            return
+        if get_ident() != self._thread:
+            return
+        if self.counting != _NO_THREAD:
+            if self.named or not self._takes_over(optimizer):
                 self.words[PHASE] = OTHER
-            return
-        if thread != self._thread:
-            return
+                return
+            self._time_the_rest()
         before = self._before_optimizer
         try:
             now = monotonic_ns()
@@ -262,9 +275,9 @@ class Recorder:
     def _takes_over(self, optimizer: Any) -> bool:
         """One optimizer of several counts the steps: the first seen, until it is gone or another
         one steps twice without it."""
-        if self._others_of != self._steps_ended:
+        if self._others_of != self.step:
             self._others.clear()
-            self._others_of = self._steps_ended
+            self._others_of = self.step
         if self._pacer() is not None and id(optimizer) not in self._others:
             self._others.add(id(optimizer))
             return False
@@ -287,6 +300,8 @@ class Recorder:
         if get_ident() != self._thread and not self._adopt_thread():
             return
         try:
+            if self._ends:
+                self._take_counted()
             if not self.named:
                 self._begin_named(step)
             self.set_total(total)
@@ -346,10 +361,12 @@ class Recorder:
         if self._held is not None:
             self._release()
         end = self._since
+        # What was seen of a step that was not timed from its beginning may be a part only.
+        whole = not self._flags & FLAG_COUNTED
         if loss is None:
-            loss = self._loss_sum / self._losses if self._losses else nan
+            loss = self._loss_sum / self._losses if self._losses and whole else nan
         if samples is None:
-            samples = self._samples if self._batches else nan
+            samples = self._samples if self._batches and whole else nan
         ns = self._ns
         if not self._steps_ended and not flags:
             # The first one waits: shanty.step may follow and name this very step.
@@ -374,29 +391,28 @@ class Recorder:
         if words[COMMAND]:
             self._obey(words[COMMAND])
 
-    def _end_counted(self) -> None:
-        """As _end_step, for a step of which nothing is known but its end."""
+    def _take_counted(self) -> None:
+        """Makes records of the steps that were counted since it was called last."""
+        flags = self._absolute | FLAG_COUNTED
+        step = self.step - len(self._ends)
+        for end in self._ends:
+            self._pending.append((step, end, end - self._begin, _NO_PARTS, nan, nan, flags))
+            self._begin = end
+            step += 1
+        self._steps_ended += len(self._ends)
+        self._ends.clear()
+
+    def _look(self, end: int) -> None:
+        """After some counted steps, the last of which ended at `end`."""
         try:
-            words = self.words
-            end = monotonic_ns()
-            step = self.step
-            ns: Sequence[int] = _NO_PARTS
-            if self._since != self._begin:
-                # A checkpoint, say, was timed.
-                ns = self._ns
-                self._ns = [0] * _PHASES
-            flags = self._absolute | FLAG_COUNTED
-            self._pending.append((step, end, end - self._begin, ns, nan, nan, flags))
+            self._take_counted()
+            self._since = end
+            self._next_look = end + _PUT_EVERY_NS
             if end > self._next_put:
                 self.flush()
-            self._begin = self._since = end
-            self._steps_ended += 1
-            self.step = step = words[STEP] = step + 1
-            words[PHASE] = OTHER
-            if not step & self._timed_mask or end - self._timed_ns > _OVERDUE_NS:
-                self._choose_next(end)
-            if words[COMMAND]:
-                self._obey(words[COMMAND])
+            self._choose_next(end)
+            if self.words[COMMAND]:
+                self._obey(self.words[COMMAND])
         except Exception as error:
             self.fail(error)
 
@@ -418,8 +434,17 @@ class Recorder:
             self._timed_mask >>= 1
         elif 2 * every_ns <= _TIMED_EVERY_NS and self._timed_mask < _COUNTED_MAX:
             self._timed_mask = 2 * self._timed_mask + 1
-        if self.step & self._timed_mask:
+        if self.step & self._timed_mask and not self.bits & BIT_COLLECTIVES:
             self.counting = self._thread
+            self._next_look = end + _PUT_EVERY_NS
+
+    def _time_the_rest(self) -> None:
+        """Of a step that was only to be counted, as something in it must be timed."""
+        self._take_counted()
+        self.counting = _NO_THREAD
+        self.phase = OTHER
+        self._since = self._begin
+        self._flags |= FLAG_COUNTED
 
     def _release(self) -> None:
         """Writes the held first record, now that no name for it has come."""
@@ -434,6 +459,8 @@ class Recorder:
     def flush(self) -> None:
         """Writes the records that wait for it."""
         try:
+            if self._ends:
+                self._take_counted()
             now = monotonic_ns()
             self._next_put = now + _PUT_EVERY_NS
             to_unix_ns = time_ns() - now

@@ -412,6 +412,31 @@ def test_a_checkpoint_within_a_counted_step_is_timed(
     rec.done()
     record = ring.records()[-1]
     assert record.counted and (record.checkpoint_us, record.whole_us) == (5_000, 6_000)
+    assert record.loss != record.loss and record.samples != record.samples
+
+
+def test_the_last_counted_steps_are_written_at_the_end(
+    rec: Recorder, clock: Clock, ring: TestRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_PUT_EVERY_NS", 50 * MS)
+    train(rec, clock, Optimizer(), 1001, 1)
+    assert rec.counting != -1 and ring.head < 1001
+    rec.done()
+    assert [r.step for r in ring.records()] == list(range(1001))
+
+
+def test_a_script_that_begins_to_name_its_steps_loses_no_counted_one(
+    rec: Recorder, clock: Clock, ring: TestRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_PUT_EVERY_NS", 50 * MS)
+    train(rec, clock, Optimizer(), 1001, 1)
+    for _ in range(3):
+        clock.pass_ms(1)
+        rec.named_step(1.0, 4.0, None, None)
+    rec.done()
+    records = ring.records()
+    assert [r.step for r in records] == list(range(1004))
+    assert all(r.named and r.loss == 1.0 for r in records[1001:])
 
 
 def test_steps_that_the_script_names_are_counted_with_what_it_says(

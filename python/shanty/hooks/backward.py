@@ -20,14 +20,14 @@ def install(module: ModuleType, recorder: Recorder) -> None:
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(*args, **kwargs)
         if recorder.counting == get_ident():
             words[PHASE] = BACKWARD
             try:
                 return original(*args, **kwargs)
             finally:
                 words[PHASE] = OTHER
+        if is_compiling():
+            return original(*args, **kwargs)
         nested = recorder.phase == BACKWARD
         token = recorder.enter(BACKWARD)
         try:

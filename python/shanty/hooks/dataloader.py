@@ -23,20 +23,20 @@ def install(module: ModuleType, recorder: Recorder) -> None:
 
     @functools.wraps(original)
     def __next__(self: Any) -> Any:
-        if is_compiling():
-            return original(self)
-        if not is_grad_enabled():
-            return _next_of_evaluation(original, self, recorder)
-        if "_shanty_seen" not in self.__dict__:
-            self._shanty_seen = True
-            if self.__dict__.get("_num_workers", 0) > 0:
-                return _next_of_new_workers(original, self, recorder)
         if recorder.counting == get_ident():
             words[PHASE] = DATA
             try:
                 return original(self)
             finally:
                 words[PHASE] = OTHER
+        if is_compiling():
+            return original(self)
+        if not is_grad_enabled():
+            return _next_of_evaluation(original, self, recorder)
+        if "_shanty_seen" not in self.__dict__:
+            self._shanty_seen = True
+            if self.__dict__.get("_num_workers", 0) > 0 and not self.__dict__.get("_num_yielded"):
+                return _next_of_new_workers(original, self, recorder)
         token = enter_data()
         try:
             batch = original(self)

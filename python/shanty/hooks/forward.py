@@ -36,14 +36,13 @@ def _timed(original: Function, recorder: Recorder) -> Function:
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(self, *args, **kwargs)
-        trains = self.training and is_grad_enabled()
-        if trains and recorder.counting == get_ident():
+        if recorder.counting == get_ident():
             words[PHASE] = FORWARD
             try:
                 return original(self, *args, **kwargs)
             finally:
                 words[PHASE] = OTHER
-        token = enter(FORWARD if trains else EVAL)
+        token = enter(FORWARD if self.training and is_grad_enabled() else EVAL)
         try:
             return original(self, *args, **kwargs)
         finally:

@@ -4,17 +4,20 @@ torch that has moved them simply runs without this hook."""
 from __future__ import annotations
 
 import functools
+from _thread import get_ident
 from types import ModuleType
 from typing import Any
 
 from shanty.hooks.wrap import is_compiling, is_grad_enabled
 from shanty.recorder import FORWARD, Recorder
+from shanty.ring import PHASE
 
 
 def install(module: ModuleType, recorder: Recorder) -> None:
     state = module.FSDPState
     pre, post = state._pre_forward, state._post_forward
     tokens: dict[int, int] = {}
+    words = recorder.words
 
     def root(self: Any) -> Any:
         return getattr(getattr(self, "_state_ctx", None), "iter_forward_root", self)
@@ -23,7 +26,10 @@ def install(module: ModuleType, recorder: Recorder) -> None:
     def _pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_compiling() and root(self) is None and is_grad_enabled():
             # The wait for the parameters' all-gather is inside.
-            tokens[id(self)] = recorder.enter(FORWARD)
+            if recorder.counting == get_ident():
+                words[PHASE] = FORWARD
+            else:
+                tokens[id(self)] = recorder.enter(FORWARD)
         return pre(self, *args, **kwargs)
 
     @functools.wraps(post)
