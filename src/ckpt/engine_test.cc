@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,11 +38,14 @@ class BreakableVfs : public Vfs {
  public:
   std::string broken;
   bool links_fail = false;
+  std::shared_future<void> reads_wait_for;
 
   Result<std::unique_ptr<VfsFile>> open(const std::string& path, OpenOptions options) override {
     if (options.create && !broken.empty() && path.find(broken) != std::string::npos) {
       return errno_error("opening " + path, ENOSPC);
     }
+    const bool reads_tensors = !options.create && path.ends_with(".safetensors");
+    if (reads_tensors && reads_wait_for.valid()) reads_wait_for.wait();
     return real_.open(path, options);
   }
   Result<FileInfo> info(const std::string& path) override { return real_.info(path); }
@@ -365,6 +369,20 @@ TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {
   ASSERT_EQ(listed->size(), 2U);
   EXPECT_EQ((*listed)[0].id.step, 40U);
   EXPECT_EQ((*listed)[1].id.step, 30U);
+}
+
+TEST_F(EngineTest, SavesDoNotWaitUntilAnotherWasReadBack) {
+  std::promise<void> go;
+  vfs_.reads_wait_for = go.get_future();
+  for (const uint64_t step : {10, 20, 30, 40}) {
+    save(step, static_cast<float>(step));
+    EXPECT_EQ(end_of(0, step).state, SlotState::kCommitted) << end_of(0, step).error;
+    EXPECT_EQ(end_of(1, step).state, SlotState::kCommitted);
+  }
+  EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 4U);
+  go.set_value();
+  leader_.reset();
+  EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 2U);
 }
 
 TEST(Stores, ASaveInSlotsIsOpenedOnceForAllWhoReadIt) {

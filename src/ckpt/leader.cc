@@ -1,6 +1,7 @@
 #include "ckpt/leader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -19,6 +20,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/units.h"
+#include "ckpt/background.h"
 #include "ckpt/channel.h"
 #include "ckpt/lease.h"
 #include "ckpt/rank_store.h"
@@ -179,7 +181,7 @@ class LeaderImpl : public Leader {
     const auto committed = commit_receipts(*save);
     if (!committed.ok()) abandon(vfs_, **fence_, save->id);
     finish(*save, committed);
-    if (committed.ok()) prune_old();
+    if (committed.ok()) prune_later();
   }
 
   Result<std::string> commit_receipts(Save& save) {
@@ -260,6 +262,16 @@ class LeaderImpl : public Leader {
       discard(delete_tree(vfs_, *trashed), "the next process that opens the root empties .trash/");
     }
     answer(std::string());
+  }
+
+  // Beside the next save: reading back what was committed takes as long as writing it did.
+  void prune_later() {
+    if (prune_waits_.exchange(true)) return;
+    pruning_.post([this] {
+      prune_waits_ = false;
+      work_in_background();
+      prune_old();
+    });
   }
 
   void prune_old() {
@@ -518,6 +530,8 @@ class LeaderImpl : public Leader {
   std::string probe_;
   std::optional<Status> probe_written_;
   double bytes_per_second_ = 0;
+  std::atomic<bool> prune_waits_ = false;
+  TaskThread pruning_;
   TaskThread tasks_;
   std::unique_ptr<ChannelServer> server_;
 };
