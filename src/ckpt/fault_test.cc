@@ -1,14 +1,11 @@
 // Every operation of a save, of opening the root and of pruning fails once, in every way.
 
-#include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
-#include "ckpt/copy_progress.h"
 #include "ckpt/power_cuts.h"
 #include "ckpt/xxh3.h"
 
@@ -154,44 +151,6 @@ TEST(Faults, AFullDiskIsSaidByItsName) {
   EXPECT_NE(written.error().message.find("No space left on device"), std::string::npos)
       << written.error().message;
   EXPECT_NE(written.error().message.find("state/rank-00000.json"), std::string::npos);
-}
-
-// An image of several parts, written through the cache.
-Result<StoredFile> write_large(ModelVfs& vfs, const std::string& image,
-                               std::function<bool(const char*)> wait_for) {
-  const Fence fence = TRY(open_root(vfs, kRoot, "run", 1));
-  const CheckpointId id{.step = 1, .generation = 1};
-  TRY_STATUS(make_in_progress(vfs, fence, id));
-  return write_image(vfs, kRoot + "/" + in_progress_name(id), "model/large", 0, image, {},
-                     {.direct = false, .wait_for = std::move(wait_for)});
-}
-
-TEST(Faults, AnImageIsWrittenAsItsBytesCome) {
-  ModelVfs vfs;
-  const std::string image((9 << 20) + 5, 'x');
-  CopyProgress progress;
-  progress.reach(image.data() + (4 << 20));
-  std::thread copying([&] {
-    progress.reach(image.data() + (8 << 20));
-    progress.end(true);
-  });
-  const auto written =
-      write_large(vfs, image, [&](const char* end) { return progress.wait_for(end); });
-  copying.join();
-  ASSERT_TRUE(written.ok()) << written.error().message;
-  const std::string path = kRoot + "/.inprogress-step-000000001.g0001.a01/model/large";
-  EXPECT_EQ(vfs.info(path)->size, image.size());
-  EXPECT_EQ(written->crc32c.size(), 10U);
-  EXPECT_EQ(written->crc32c[9], crc32c(image.substr(9 << 20)));
-  EXPECT_EQ(written->xxh3, xxh3_hex(image));
-}
-
-TEST(Faults, AnImageWhoseBytesNeverComeIsGone) {
-  ModelVfs vfs;
-  const auto written =
-      write_large(vfs, std::string(9 << 20, 'x'), [](const char*) { return false; });
-  ASSERT_FALSE(written.ok());
-  EXPECT_FALSE(vfs.info(kRoot + "/.inprogress-step-000000001.g0001.a01/model/large")->exists);
 }
 
 TEST(Faults, AFileWhoseSyncFailedIsGone) {

@@ -77,28 +77,15 @@ Status pull_block(pid_t pid, const std::vector<Pull>& block) {
 
 }  // namespace
 
-Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads, CopyProgress* progress) {
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads) {
   const auto blocks = cut(pulls);
   std::atomic<size_t> next = 0;
-  std::mutex mutex;  // guards all up to the threads
+  std::mutex mutex;
   std::optional<Error> failure;
-  std::vector<bool> done(blocks.size());
-  size_t reached = 0;
-  const auto note = [&](size_t block) {
-    const std::lock_guard lock(mutex);
-    done[block] = true;
-    while (reached < done.size() && done[reached]) ++reached;
-    // Of the last block its begin is all that is told.
-    const size_t told = std::min(reached, done.size() - 1);
-    if (progress != nullptr) progress->reach(blocks[told].front().to);
-  };
   const auto work = [&] {
     for (size_t i = next++; i < blocks.size(); i = next++) {
       const Status pulled = pull_block(pid, blocks[i]);
-      if (pulled.ok()) {
-        note(i);
-        continue;
-      }
+      if (pulled.ok()) continue;
       const std::lock_guard lock(mutex);
       failure = pulled.error();
       next = blocks.size();

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include "base/result.h"
-#include "ckpt/copy_progress.h"
 
 namespace shanty::ckpt {
 
@@ -19,10 +18,8 @@ struct Pull {
 
 // Copies all of them out of process `pid`, by `threads` threads (process_vm_readv), of which all
 // but the caller work in the background. Errors: the process is gone, an address that is not
-// mapped, a kernel that does not permit it. `progress` is told how far it has come where the pulls
-// are in the order of `to`, but not of the end.
-Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads,
-                   CopyProgress* progress = nullptr);
+// mapped, a kernel that does not permit it.
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads);
 
 // One run of bytes for another process.
 struct Push {

@@ -4,7 +4,6 @@
 #include <csignal>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,28 +62,6 @@ TEST(Pull, CopiesManyRunsOfAnySize) {
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(copy, original);
   EXPECT_TRUE(may_pull(child.pid()));
-}
-
-TEST(Pull, TellsHowFarItHasComeButNotOfTheEnd) {
-  std::vector<char> memory(9 << 20, 'x');
-  std::vector<char> copy(memory.size(), '-');
-  CopyProgress progress;
-  const std::vector<Pull> pulls = {{address(memory.data()), copy.data(), memory.size()}};
-  ASSERT_TRUE(pull_memory(::getpid(), pulls, 2, &progress).ok());
-  EXPECT_TRUE(progress.wait_for(copy.data() + (8 << 20)));
-  std::thread ending([&] { progress.end(true); });
-  EXPECT_TRUE(progress.wait_for(copy.data() + copy.size()));
-  EXPECT_TRUE(progress.wait());
-  ending.join();
-}
-
-TEST(Pull, WhoWaitsForACopyThatFailsIsTold) {
-  CopyProgress progress;
-  std::thread ending([&] { progress.end(false); });
-  char byte = 0;
-  EXPECT_FALSE(progress.wait_for(&byte));
-  EXPECT_FALSE(progress.wait());
-  ending.join();
 }
 
 TEST(Pull, PushesMoreRunsThanOneCallTakes) {

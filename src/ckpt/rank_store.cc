@@ -49,7 +49,6 @@ struct RankStore::Job {
   std::shared_ptr<const RankLayout> layout;
   TimePoint began;
   std::atomic<bool> cancel = false;
-  CopyProgress progress;
 };
 
 RankStore::~RankStore() { end_saves(); }
@@ -156,20 +155,20 @@ Status RankStore::save(Request request) {
   return {};
 }
 
-// The first bytes of the slot are written while the last ones are copied.
+// First the copy, then the write: side by side the copy takes longer, and the trainer may wait for
+// it.
 void RankStore::run(const std::shared_ptr<Job>& job) {
-  Status copied;
-  std::thread copying([&] {
-    copied = copy(*job);
-    if (copied.ok()) keep(*job);
-    job->progress.end(copied.ok());
+  const Status copied = copy(*job);
+  std::thread neighbour;
+  if (copied.ok()) {
+    keep(*job);
     // Best effort: without it a dead node costs what is not on storage yet.
-    if (copied.ok()) discard(keep_neighbours_copy(*job), "storage has the checkpoint too");
-  });
-  Status status = write(*job);
-  copying.join();
-  // Where both failed, the write did so for want of the copy.
+    neighbour =
+        std::thread([&] { discard(keep_neighbours_copy(*job), "storage has the checkpoint too"); });
+  }
+  Status status = write(*job, copied);
   if (!copied.ok()) status = copied;
+  if (neighbour.joinable()) neighbour.join();
   const std::string error = status.ok() ? "" : status.error().message;
   {
     const std::lock_guard lock(mutex_);
@@ -210,11 +209,10 @@ Status RankStore::copy(Job& job) {
                      job.arena->slot(job.request.slot) + layout.layout.piece_offsets[index],
                      elements * spec.element_bytes});
   }
-  std::sort(pulls.begin(), pulls.end(), [](const Pull& a, const Pull& b) { return a.to < b.to; });
-  return pull_memory(job.request.pid, pulls, job.request.threads, &job.progress);
+  return pull_memory(job.request.pid, pulls, job.request.threads);
 }
 
-Status RankStore::write(Job& job) {
+Status RankStore::write(Job& job, const Status& copied) {
   const Request& request = job.request;
   ChannelClient& channel = *request.channel;
   const auto place =
@@ -223,10 +221,7 @@ Status RankStore::write(Job& job) {
   const std::string directory = json_string(*place, "path");
   const std::string key = fmt::format("{}.{}", request.step, json_uint64(*place, "attempt"));
   const WriteOptions options{
-      .threads = kWritesInFlight,
-      .limit = request.limit,
-      .cancel = &job.cancel,
-      .wait_for = [&job](const char* end) { return job.progress.wait_for(end); }};
+      .threads = kWritesInFlight, .limit = request.limit, .cancel = &job.cancel};
   Receipt receipt = make_receipt(*job.layout, rank_);
   const LinkSource source = committed();
   const auto write_all = [&]() -> Status {
@@ -238,15 +233,13 @@ Status RankStore::write(Job& job) {
               ? TRY(link_or_write_image(vfs_, directory, image.path, rank_, bytes, source, options))
               : TRY(write_image(vfs_, directory, image.path, rank_, bytes, {}, options));
     }
-    if (!job.progress.wait()) return Error{"the tensors could not be copied"};
     WriteOptions plain = options;
     plain.direct = false;
-    plain.wait_for = {};
     receipt.files.push_back(
         TRY(write_image(vfs_, directory, state_path(rank_), rank_, request.state_json, {}, plain)));
     return sync_written(vfs_, directory, receipt.files);
   };
-  if (const Status written = write_all(); !written.ok()) {
+  if (const Status written = copied.ok() ? write_all() : copied; !written.ok()) {
     const auto before = channel.ask("fail", key, written.error().message, kDirectoryLimit);
     if (before.ok() && !before->empty()) return Error{*before};
     return written;

@@ -136,7 +136,8 @@ class RankStore {
   void run(const std::shared_ptr<Job>& job);
   Status copy(Job& job);
   void keep(Job& job);
-  Status write(Job& job);
+  // Where `copied` is an error, tells the other ranks of it.
+  Status write(Job& job, const Status& copied);
   Status keep_neighbours_copy(const Job& job);
   LinkSource committed() const;
   void note_committed(LinkSource source, const RankLayout& layout);

@@ -59,9 +59,6 @@ struct WriteOptions {
   bool direct = true;          // false: the image may not be read beyond its end
   RateLimit* limit = nullptr;  // nullptr = none
   const std::atomic<bool>* cancel = nullptr;
-  // Waits until memory below this address holds what is to be written; false: it never will.
-  // Absent: all is there.
-  std::function<bool(const char* end)> wait_for = {};
 };
 
 // One file of a rank from memory: `image` begins at a multiple of 4096 and may be read up to the

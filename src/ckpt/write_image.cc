@@ -54,14 +54,9 @@ class ImageWriter {
     const bool compute = crcs.empty();
     for (uint64_t at = 0; at < image_.size() && !failed_.load(); at += kChunkBytes) {
       const std::string_view chunk = image_.substr(at, kChunkBytes);
-      if (!is_there(chunk)) return fail(Error{"what was to be written is not there"});
       if (compute) crcs.push_back(crc32c(chunk));
       xxh3.add(chunk);
     }
-  }
-
-  bool is_there(std::string_view part) const {
-    return !options_.wait_for || options_.wait_for(part.data() + part.size());
   }
 
   void write_parts() {
@@ -75,7 +70,6 @@ class ImageWriter {
 
   Status write_part(uint64_t at) {
     const std::string_view part = image_.substr(at, kWriteBytes);
-    if (!is_there(part)) return Error{"what was to be written is not there"};
     if (!may_write(part.size())) return Error{"the save was cancelled"};
     const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
     return file_.write_at(at, {part.data(), size});
@@ -148,9 +142,6 @@ Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
 Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_dir,
                                        const std::string& path, int rank, std::string_view image,
                                        const LinkSource& source, const WriteOptions& options) {
-  if (options.wait_for && !options.wait_for(image.data() + image.size())) {
-    return Error{"what was to be written is not there"};
-  }
   Xxh3 xxh3;
   xxh3.add(image);
   StoredFile stored{.path = path,
