@@ -140,12 +140,16 @@ class EngineTest : public ::testing::Test {
                        visible_name({.step = step, .generation = generation_}), rank + 1);
   }
 
+  static uint64_t address_of(const std::vector<float>& memory) {
+    return reinterpret_cast<uint64_t>(memory.data());
+  }
+
   // Fills every rank's memory with numbers that follow from `salt` and saves it.
   void save(uint64_t step, float salt) {
     for (size_t rank = 0; rank < kRanks; ++rank) save_rank(rank, step, salt);
   }
 
-  void save_rank(size_t rank, uint64_t step, float salt) {
+  void save_rank(size_t rank, uint64_t step, float salt, bool freed = false) {
     for (size_t i = 0; i < memory_[rank].size(); ++i) {
       memory_[rank][i] = salt + static_cast<float>(rank * memory_[rank].size() + i);
     }
@@ -156,7 +160,7 @@ class EngineTest : public ::testing::Test {
                              .step = step,
                              .generation = generation_,
                              .pid = ::getpid(),
-                             .addresses = {reinterpret_cast<uint64_t>(memory_[rank].data())},
+                             .addresses = {freed ? uint64_t{1} : address_of(memory_[rank])},
                              .world_size = kRanks,
                              .state_json = fmt::format(R"({{"rank":{}}})", rank),
                              .global_json = fmt::format(R"({{"step":{}}})", step),
@@ -354,6 +358,15 @@ TEST_F(EngineTest, WhereLinksFailTheBytesAreWritten) {
     ASSERT_EQ(end_of(1, step).state, SlotState::kCommitted);
   }
   EXPECT_EQ(std::filesystem::hard_link_count(still_file(20, 0)), 1U);
+}
+
+TEST_F(EngineTest, ACopyThatFailsIsToldToAllRanksAtOnce) {
+  save_rank(0, 10, 1);
+  save_rank(1, 10, 1, true);
+  EXPECT_EQ(end_of(1, 10).state, SlotState::kFailed);
+  EXPECT_EQ(end_of(0, 10).state, SlotState::kFailed);
+  EXPECT_NE(end_of(0, 10).error.find("rank 1"), std::string::npos) << end_of(0, 10).error;
+  EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 0U);
 }
 
 TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {

@@ -503,6 +503,7 @@ class LeaderImpl : public Leader {
     for (const auto& [rank, body] : gathering.bodies) {
       auto said = parse_json(body);
       if (!said || !said->is_object()) return Error{"a question that is no JSON"};
+      if (json_bool(*said, "failed")) return Error{fmt::format("rank {} has no copy", rank)};
       (*said)["rank"] = rank;
       ranks.push_back(std::move(*said));
     }

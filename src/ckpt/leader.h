@@ -20,7 +20,8 @@ namespace shanty::ckpt {
 //   spoil     key step                 -> "": never committed, or taken back
 //   probe     key round                -> {"path","content"}: a file that this rank must see
 //   probed    key round                -> {"findings"}, once all ranks have
-//   copied    key step.generation      -> {"ranks"}, likewise: whose slots may be copied
+//   copied    key step.generation      -> {"ranks"}, likewise: whose slots may be copied; an error
+//                                         when one said {"failed":true}
 //   find      key round                ->
 //   {"source","directory","step","generation","holders","findings"}, likewise loaded    key round
 //   -> {"all_ok"}, likewise

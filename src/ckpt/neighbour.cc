@@ -45,13 +45,21 @@ Result<std::vector<Node>> nodes_of(const std::string& answer) {
   return nodes;
 }
 
+std::string key_of(SlotId id) { return fmt::format("{}.{}", id.step, id.generation); }
+
 }  // namespace
+
+void refuse_copies(ChannelClient& channel, SlotId id) {
+  const json body{{"failed", true}};
+  discard(channel.ask("copied", key_of(id), print_json(body), kAllWholeLimit),
+          "an error is the answer");
+}
 
 Result<std::optional<Neighbour>> choose_neighbour(ChannelClient& channel, SlotId id, int rank,
                                                   const std::string& node, const Peer& self) {
   const json body{{"node", node}, {"host", self.host}, {"port", self.port}, {"token", self.token}};
-  const std::string answer = TRY(channel.ask("copied", fmt::format("{}.{}", id.step, id.generation),
-                                             print_json(body), kAllWholeLimit));
+  const std::string answer =
+      TRY(channel.ask("copied", key_of(id), print_json(body), kAllWholeLimit));
   const auto nodes = TRY(nodes_of(answer));
   if (nodes.size() < 2) return std::optional<Neighbour>();
   for (size_t i = 0; i < nodes.size(); ++i) {

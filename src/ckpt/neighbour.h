@@ -23,6 +23,9 @@ struct Neighbour {
 Result<std::optional<Neighbour>> choose_neighbour(ChannelClient& channel, SlotId id, int rank,
                                                   const std::string& node, const Peer& self);
 
+// Says that this rank's slot will never be whole, so that nobody waits for it.
+void refuse_copies(ChannelClient& channel, SlotId id);
+
 // Reads a slot of another engine whole and checks it.
 Result<Snapshot> copy_slot(const Peer& peer, int my_rank, const std::string& root, int rank,
                            SlotId id);

@@ -159,16 +159,16 @@ Status RankStore::save(Request request) {
 // it.
 void RankStore::run(const std::shared_ptr<Job>& job) {
   const Status copied = copy(*job);
-  std::thread neighbour;
-  if (copied.ok()) {
-    keep(*job);
+  if (copied.ok()) keep(*job);
+  std::thread neighbour([&] {
+    const Request& request = job->request;
+    if (!copied.ok()) return refuse_copies(*request.channel, {request.step, request.generation});
     // Best effort: without it a dead node costs what is not on storage yet.
-    neighbour =
-        std::thread([&] { discard(keep_neighbours_copy(*job), "storage has the checkpoint too"); });
-  }
+    discard(keep_neighbours_copy(*job), "storage has the checkpoint too");
+  });
   Status status = write(*job, copied);
   if (!copied.ok()) status = copied;
-  if (neighbour.joinable()) neighbour.join();
+  neighbour.join();
   const std::string error = status.ok() ? "" : status.error().message;
   {
     const std::lock_guard lock(mutex_);
