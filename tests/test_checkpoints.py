@@ -13,10 +13,26 @@ import pytest
 
 from conftest import LIMIT_S, ROOT, SHANTY, Run, wait_until
 
+KILL_ENGINES = """
+    import os, signal
+
+    def kill_engines(of_all):
+        for entry in os.listdir("/proc"):
+            try:
+                line = open(f"/proc/{entry}/cmdline").read()
+                marker = os.environ["SHANTY_TEST_RUN"] in open(f"/proc/{entry}/environ").read()
+            except OSError:
+                continue
+            # This node's is the one whose parent is this rank's.
+            mine = of_all or f"\\0{os.getppid()}\\0" in line
+            if marker and "ckpt-engine" in line and mine:
+                os.kill(int(entry), signal.SIGKILL)
+"""
+
 # Prints where it begins and, at the end, a digest of all parameters; rank 1 dies after step 12 of
 # the first generation when told so.
-SCRIPT = """
-    import os, sys, time, hashlib, signal
+SCRIPT = KILL_ENGINES + """
+    import sys, time, hashlib
     import torch, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as DDP
     from shanty import Checkpointer
@@ -45,16 +61,7 @@ SCRIPT = """
             if dies == "rank":
                 os.kill(os.getpid(), signal.SIGKILL)
             if dies in ("engine", "node"):
-                # On two nodes only this one's: that whose parent is this rank's.
-                for entry in os.listdir("/proc"):
-                    try:
-                        line = open(f"/proc/{entry}/cmdline").read()
-                        marker = os.environ["SHANTY_TEST_RUN"] in open(f"/proc/{entry}/environ").read()
-                    except OSError:
-                        continue
-                    mine = dies == "engine" or f"\\0{os.getppid()}\\0" in line
-                    if marker and "ckpt-engine" in line and mine:
-                        os.kill(int(entry), signal.SIGKILL)
+                kill_engines(of_all=dies == "engine")
                 os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(pause)
     digest = hashlib.sha256()
@@ -164,8 +171,8 @@ def test_sigterm_saves_and_then_leaves(start, script, tmp_path, flags):
 
 # Saves three times; before the third one the engines (or only this rank's) are killed, and once
 # more while the third one is being written.
-SURVIVOR = """
-    import os, sys, signal
+SURVIVOR = KILL_ENGINES + """
+    import sys
     import torch, torch.distributed as dist
     from shanty import Checkpointer, CheckpointError
 
@@ -178,17 +185,9 @@ SURVIVOR = """
         sys.stdout.write(" ".join(map(str, words)) + "\\n")
         sys.stdout.flush()
 
-    def kill_engines():
+    def lose_engines():
         if rank == dist.get_world_size() - 1:
-            for entry in os.listdir("/proc"):
-                try:
-                    line = open(f"/proc/{entry}/cmdline").read()
-                    marker = os.environ["SHANTY_TEST_RUN"] in open(f"/proc/{entry}/environ").read()
-                except OSError:
-                    continue
-                mine = whose == "all" or f"\\0{os.getppid()}\\0" in line
-                if marker and "ckpt-engine" in line and mine:
-                    os.kill(int(entry), signal.SIGKILL)
+            kill_engines(of_all=whose == "all")
         if whose == "all" or rank == dist.get_world_size() - 1:
             assert checkpointer._engine.connection.is_lost(30_000)
         dist.barrier()
@@ -197,12 +196,12 @@ SURVIVOR = """
     checkpointer = Checkpointer(root, keep=5, rate_limit=rate).attach(model=model)
     for step in (1, 2, 3, 4):
         if step == 3:
-            kill_engines()
+            lose_engines()
         torch.nn.init.constant_(model.weight, step)
         handle = checkpointer.save(step)
         checkpointer.fence()
         if step == 3:
-            kill_engines()
+            lose_engines()
         try:
             handle.wait(60)
             say("saved", step)
