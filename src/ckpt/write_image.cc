@@ -142,6 +142,13 @@ Result<StoredFile> write_image(Vfs& vfs, const std::string& in_progress_dir,
 Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_dir,
                                        const std::string& path, int rank, std::string_view image,
                                        const LinkSource& source, const WriteOptions& options) {
+  const auto before = std::find_if(
+      source.files.begin(), source.files.end(),
+      [&](const StoredFile& file) { return file.path == path && file.bytes == image.size(); });
+  // The checksums of what cannot be linked are taken beside the writes.
+  if (before == source.files.end()) {
+    return write_image(vfs, in_progress_dir, path, rank, image, {}, options);
+  }
   Xxh3 xxh3;
   xxh3.add(image);
   StoredFile stored{.path = path,
@@ -149,10 +156,7 @@ Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_
                     .bytes = image.size(),
                     .crc32c = chunk_checksums(image),
                     .xxh3 = xxh3.hex_digest()};
-  const auto before = std::find_if(source.files.begin(), source.files.end(),
-                                   [&](const StoredFile& file) { return file.path == path; });
-  const bool same = before != source.files.end() && before->bytes == stored.bytes &&
-                    before->crc32c == stored.crc32c && before->xxh3 == stored.xxh3;
+  const bool same = before->crc32c == stored.crc32c && before->xxh3 == stored.xxh3;
   if (same) {
     const std::string there = source.directory + "/" + path;
     const auto info = vfs.info(there);

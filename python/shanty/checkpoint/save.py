@@ -229,8 +229,7 @@ class Saver:
             self._take_arena(answer)
             self._laid_out = (plan.specs, pullable, aliases, still)
         assert self._arena is not None
-        self._ways = Ways(plan, self._arena, self._offsets, self._pull)
-        self._ways.still = still
+        self._ways = Ways(plan, still, self._arena, self._offsets, self._pull)
 
     def _take_arena(self, answer: Answer) -> None:
         if answer.fd is None:
@@ -336,9 +335,11 @@ class Plan:
 class Ways:
     """How each piece of a plan comes into an arena. Made once, as it costs what a save may not."""
 
-    def __init__(self, plan: Plan, arena: Arena, offsets: list[int], pull: bool) -> None:
-        self.plan = plan
-        self.still: frozenset[str] = frozenset()  # what the layout took for unchanging
+    def __init__(
+        self, plan: Plan, still: frozenset[str], arena: Arena, offsets: list[int], pull: bool
+    ) -> None:
+        # What the layout was made for; `still` is what it took for unchanging.
+        self.plan, self.still = plan, still
         self.now: list[int] = []  # copied before `save` returns
         self.later: list[int] = []  # by a thread, where the engine may not pull them
         self.device: list[int] = []
