@@ -22,6 +22,7 @@ FLOATS = 64 * 1024
 CALLS = ("mkdir", "openat", "pwrite64", "ftruncate", "fdatasync", "fsync", "close", "rename",
          "symlink", "unlink,unlinkat", "rmdir,unlinkat")
 MAX_NUMBER = 40
+KEEP = 2
 ERRORS = (("mkdir", "EDQUOT"), ("openat", "ESTALE"), ("pwrite64", "ENOSPC"), ("ftruncate", "EIO"),
           ("fdatasync", "EIO"), ("fsync", "EIO"), ("close", "ENOSPC"), ("rename", "ESTALE"),
           ("symlink", "EPERM"), ("unlink,unlinkat", "EIO"))
@@ -82,7 +83,7 @@ class Engine:
         """`other` has at least the generation."""
         self.rank, self.world_size = rank, world_size
         return self.ask(op="hello", protocol=1, root=str(root), rank=rank, world_size=world_size,
-                        local_world_size=1, run="test", keep=2, **other)
+                        local_world_size=1, run="test", keep=KEEP, **other)
 
     def begin_save(self, step: int, still: bool = False):
         """This rank's share of a tensor whose every element is `step`, or of one that is `still`."""
@@ -126,6 +127,11 @@ class Engine:
         self.socket.close()
         self.process.terminate()
         return self.process.wait(30) == -9
+
+
+def names(root) -> list[str]:
+    """Of the visible checkpoints."""
+    return [path.name for path in root.glob("step*") if path.is_dir()]
 
 
 def newest(root) -> tuple[int, str]:
@@ -183,6 +189,9 @@ def test_an_error_of_any_call_of_a_save_costs_that_save_at_most(call, error, tmp
         committed = engine.save(root, step)
         found, _ = newest(root)
         assert found == (step if committed else promised), (call, number)
+        if committed:
+            wait_until(lambda: "INJECTED" in trace.read_text() or len(names(root)) <= KEEP,
+                       "what is old is pruned beside what comes next")
         # The same engine goes on.
         if engine.process.poll() is None:
             engine.let_go()

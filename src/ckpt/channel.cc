@@ -167,10 +167,7 @@ class Client : public ChannelClient {
     net::WsClient::Handlers handlers;
     handlers.on_open = [this] { opened(); };
     handlers.on_message = [this](std::string_view text) { on_message(text); };
-    handlers.on_close = [this](const std::string&) {
-      const std::lock_guard lock(mutex_);
-      lost_since_ = system_clock().now();
-    };
+    handlers.on_close = [this](const std::string&) { closed(); };
     handlers.on_rejected = [this](const std::string& reason) { on_rejected(reason); };
     client_ = std::make_unique<net::WsClient>(
         thread_.io(),
@@ -196,9 +193,7 @@ class Client : public ChannelClient {
         {"id", id}, {"rank", rank_}, {"kind", kind}, {"key", key}, {"body", std::move(body)}};
     Pending& pending = pending_[id];
     pending.text = print_json(message);
-    asio::post(thread_.io(), [this, text = pending.text]() mutable {
-      if (client_) client_->send(std::move(text));
-    });
+    asio::post(thread_.io(), [this, id] { send(id); });
     const TimePoint deadline = system_clock().now() + limit;
     const auto is_over = [&] { return aborted_ || pending.answer.has_value(); };
     bool lost = false;
@@ -233,6 +228,7 @@ class Client : public ChannelClient {
  private:
   struct Pending {
     std::string text;
+    bool sent = false;  // on this connection
     std::optional<Result<std::string>> answer;
   };
 
@@ -241,7 +237,25 @@ class Client : public ChannelClient {
     local_address_ = client_->local_address();
     lost_since_.reset();
     client_->send(print_json(json{{"rank", rank_}, {"kind", kHere}}));
-    for (const auto& [id, pending] : pending_) client_->send(pending.text);
+    for (auto& [id, pending] : pending_) {
+      client_->send(pending.text);
+      pending.sent = true;
+    }
+  }
+
+  void closed() {
+    const std::lock_guard lock(mutex_);
+    lost_since_ = system_clock().now();
+    for (auto& [id, pending] : pending_) pending.sent = false;
+  }
+
+  /// What is asked before the connection is there goes with opened().
+  void send(uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    const auto pending = pending_.find(id);
+    if (pending == pending_.end() || pending->second.sent || lost_since_) return;
+    client_->send(pending->second.text);
+    pending->second.sent = true;
   }
 
   void on_message(std::string_view text) {

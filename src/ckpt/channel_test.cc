@@ -92,6 +92,28 @@ TEST(Channel, AStrangerLearnsAndChangesNothing) {
   EXPECT_EQ(questions, 0);
 }
 
+TEST(Channel, QuestionsAreHeardOnceThoughTheConnectionIsBeingMade) {
+  constexpr int kAskers = 32;
+  for (int round = 0; round < 40; ++round) {
+    std::atomic<int> heard = 0;
+    const auto server = serve([&](const Question&, const ChannelServer::Answer& answer) {
+      ++heard;
+      answer(std::string());
+    });
+    const auto client = connect(*server, 0);
+    std::vector<std::future<bool>> askers;
+    for (int i = 0; i < kAskers; ++i) {
+      askers.push_back(std::async(std::launch::async, [&, i] {
+        std::this_thread::sleep_for(std::chrono::microseconds(i * 100));
+        return client->ask("thing", "", "", seconds(20)).ok();
+      }));
+    }
+    for (auto& asker : askers) EXPECT_TRUE(asker.get());
+    ASSERT_TRUE(client->ask("after all others", "", "", seconds(20)).ok());
+    EXPECT_EQ(heard, kAskers + 1);
+  }
+}
+
 TEST(Channel, AnAnswerThatWasGivenArrivesThoughTheServerEnds) {
   for (int round = 0; round < 20; ++round) {
     std::promise<void> given;
