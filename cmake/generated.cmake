@@ -40,3 +40,13 @@ add_custom_command(
   COMMENT "Embedding the Python side")
 set(SHANTY_GENERATED_launch ${CMAKE_BINARY_DIR}/generated/embedded_python.cc)
 set(SHANTY_GENERATED_cli ${CMAKE_BINARY_DIR}/generated/verb_table.cc)
+
+file(GLOB page_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/causes/pages/*/*.md)
+add_custom_command(
+  OUTPUT ${CMAKE_BINARY_DIR}/generated/cause_pages.cc
+  COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/src/causes/pages
+          -DOUTPUT=${CMAKE_BINARY_DIR}/generated/cause_pages.cc
+          -P ${CMAKE_SOURCE_DIR}/cmake/embed_pages.cmake
+  DEPENDS ${page_files} ${CMAKE_SOURCE_DIR}/cmake/embed_pages.cmake
+  COMMENT "Embedding the pages of the causes")
+set(SHANTY_GENERATED_causes ${CMAKE_BINARY_DIR}/generated/cause_pages.cc)

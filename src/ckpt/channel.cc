@@ -22,7 +22,7 @@
 #include "net/address.h"
 #include "net/ws_client.h"
 #include "net/ws_server.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "ckpt/store.h"
 #include "ckpt/store_files.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "text/utf8.h"
 
 namespace shanty::ckpt {

@@ -228,11 +228,10 @@ void expect_peer_found_out(const Peer& peer) {
 
 TEST(CrashModelPeers, WriteAndRenameWithoutSync) {
   expect_peer_found_out({.name = "torch.save to a temporary file and rename, no sync",
-                         .save =
-                             [](Vfs& vfs, uint64_t step) -> Status {
-                               TRY_STATUS(put(vfs, kDir + "/ckpt.tmp", content(step), true, false));
-                               return vfs.rename(kDir + "/ckpt.tmp", kDir + "/ckpt.pt");
-                             },
+                         .save = [](Vfs& vfs, uint64_t step) -> Status {
+                           TRY_STATUS(put(vfs, kDir + "/ckpt.tmp", content(step), true, false));
+                           return vfs.rename(kDir + "/ckpt.tmp", kDir + "/ckpt.pt");
+                         },
                          .load = [](Vfs& vfs) { return whole_save(vfs, kDir + "/ckpt.pt"); }});
 }
 

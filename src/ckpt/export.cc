@@ -10,7 +10,7 @@
 
 #include "ckpt/blocks.h"
 #include "ckpt/store_files.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

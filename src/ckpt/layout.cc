@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "text/utf8.h"
 
 namespace shanty::ckpt {

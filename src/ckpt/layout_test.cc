@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "ckpt/test_saves.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

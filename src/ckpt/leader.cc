@@ -29,7 +29,7 @@
 #include "ckpt/store_files.h"
 #include "ckpt/task_thread.h"
 #include "os/files.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "ckpt/manifest_json.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "text/utf8.h"
 
 namespace shanty::ckpt {

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ckpt/base64.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "text/utf8.h"
 
 namespace shanty::ckpt {

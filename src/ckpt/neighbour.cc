@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "ckpt/peer_server.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

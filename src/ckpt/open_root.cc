@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "ckpt/store.h"
 #include "ckpt/store_files.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "text/utf8.h"
 
 namespace shanty::ckpt {

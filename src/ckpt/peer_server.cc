@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "ckpt/base64.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

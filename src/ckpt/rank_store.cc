@@ -11,7 +11,7 @@
 
 #include "ckpt/neighbour.h"
 #include "ckpt/pull.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "ckpt/manifest_json.h"
 #include "ckpt/store.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 

@@ -26,7 +26,7 @@
 #include "ckpt/window.h"
 #include "net/address.h"
 #include "os/process.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::ckpt {
 namespace {

@@ -19,7 +19,7 @@
 #include "launch/embedded_python.h"
 #include "os/files.h"
 #include "os/process.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty {
 namespace {

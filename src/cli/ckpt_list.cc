@@ -17,7 +17,7 @@
 #include "cli/ckpt_verbs.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "text/table.h"
 #include "text/terminal.h"
 

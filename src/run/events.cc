@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "run/believable_time.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "telemetry/failures.h"
 #include "telemetry/report.h"
 #include "telemetry/step_ledger.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "run/believable_time.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty {
 namespace {

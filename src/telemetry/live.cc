@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "os/files.h"
 #include "run/believable_time.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "run/json_file.h"
 
 namespace shanty {

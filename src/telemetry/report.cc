@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "os/files.h"
 #include "run/believable_time.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "run/json_file.h"
 #include "telemetry/live.h"
 #include "telemetry/step_ledger.h"

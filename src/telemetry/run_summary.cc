@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "run/events.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "telemetry/live.h"
 #include "telemetry/report.h"
 

@@ -17,7 +17,7 @@
 #include "os/fd.h"
 #include "os/files.h"
 #include "run/believable_time.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty {
 namespace {

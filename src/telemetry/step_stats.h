@@ -33,7 +33,8 @@ class StepStats {
   bool has_loss_ = false;
 };
 
-// Fills the fields that come from the ring's header, after `fill`. `now` and `now_unix_ns` are the same moment.
+// Fills the fields that come from the ring's header, after `fill`. `now` and `now_unix_ns` are the
+// same moment.
 void fill_from_ring(const RingStatus& status, TimePoint now, int64_t now_unix_ns,
                     RankTelemetry& telemetry);
 

@@ -57,8 +57,9 @@ void add_options(CLI::App& app, const std::string& name, CkptArguments& argument
     app.add_option("to", arguments.other, "a new file or directory")->required();
   if (imports) app.add_option("to", arguments.other, "the directory of checkpoints")->required();
   if (name == "show" || name == "verify" || name == "export" || imports) {
-    app.add_option("--step", arguments.step,
-                   imports ? "the step it is of (default: as it says, or 0)" : "that step, not the newest");
+    app.add_option(
+        "--step", arguments.step,
+        imports ? "the step it is of (default: as it says, or 0)" : "that step, not the newest");
   }
   if (name == "verify") app.add_flag("--all", arguments.all, "every checkpoint");
   if (name == "diff") app.add_flag("--all", arguments.all, "unchanged tensors too");

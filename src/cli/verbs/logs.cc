@@ -18,7 +18,7 @@
 #include "cli/output.h"
 #include "cli/rank_list.h"
 #include "cli/run_choice.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "run/log_view.h"
 #include "run/log_watch.h"
 #include "text/terminal.h"

@@ -13,7 +13,7 @@
 #include "cli/cli_app.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "telemetry/run_summary.h"
 #include "text/table.h"
 #include "text/terminal.h"

@@ -1,4 +1,4 @@
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 #include <cmath>
 #include <limits>
