@@ -23,15 +23,16 @@ Status MemorySource::add_here(const Snapshot& snapshot, SlotFacts& facts) {
 
 Status MemorySource::add_elsewhere(int rank, const Peer& peer, SlotFacts& facts) {
   auto& reader = peers_[net::join_host_port(peer.host, peer.port)];
-  if (!reader) reader = std::make_unique<PeerReader>(peer, rank);
-  facts = TRY(reader->facts(place_.root, rank, place_.id));
+  if (!reader) reader = std::make_unique<PeerReader>(peer);
+  const SlotName slot{.root = place_.root, .rank = rank, .id = place_.id};
+  facts = TRY(reader->facts(slot));
   for (const StoredFile& file : facts.receipt.files) {
     if (file.path == state_path(rank)) continue;
-    vfs_.add_remote(kDirectory + file.path, file.bytes,
-                    [this, rank, path = file.path, from = reader.get()](uint64_t offset, char* out,
-                                                                        size_t size) {
-                      return from->fetch(place_.root, rank, place_.id, path, offset, out, size);
-                    });
+    vfs_.add_remote(
+        kDirectory + file.path, file.bytes,
+        [slot, path = file.path, from = reader.get()](uint64_t offset, char* out, size_t size) {
+          return from->fetch(slot, path, offset, out, size);
+        });
   }
   return {};
 }

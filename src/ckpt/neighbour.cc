@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
-#include "ckpt/peer_server.h"
+#include "ckpt/parallel.h"
 #include "text/json_fields.h"
 
 namespace shanty::ckpt {
@@ -20,6 +21,8 @@ using nlohmann::json;
 
 // A rank whose copy failed never says that it is whole.
 constexpr Duration kAllWholeLimit = std::chrono::seconds(60);
+constexpr size_t kPieceBytes = size_t{8} << 20;
+constexpr int kFetchThreads = 4;
 
 struct Node {
   std::string name;
@@ -43,6 +46,23 @@ Result<std::vector<Node>> nodes_of(const std::string& answer) {
                                     .token = json_string(one, "token")}});
   }
   return nodes;
+}
+
+// By several connections at once: one thread cannot encrypt as fast as networks are.
+Status fetch_file(PeerReader& reader, const SlotName& slot, const std::string& file,
+                  std::string& bytes) {
+  std::mutex mutex;
+  Status first;
+  const size_t pieces = (bytes.size() + kPieceBytes - 1) / kPieceBytes;
+  for_each_parallel(pieces, kFetchThreads, [&](size_t i) {
+    const size_t offset = i * kPieceBytes;
+    const size_t size = std::min(kPieceBytes, bytes.size() - offset);
+    Status status = reader.fetch(slot, file, offset, bytes.data() + offset, size);
+    const std::lock_guard lock(mutex);
+    if (!status && first) first = std::move(status);
+    return first.ok();
+  });
+  return first;
 }
 
 std::string key_of(SlotId id) { return fmt::format("{}.{}", id.step, id.generation); }
@@ -74,13 +94,12 @@ Result<std::optional<Neighbour>> choose_neighbour(ChannelClient& channel, SlotId
   return std::optional<Neighbour>();
 }
 
-Result<Snapshot> copy_slot(const Peer& peer, int my_rank, const std::string& root, int rank,
-                           SlotId id) {
-  PeerReader reader(peer, my_rank);
-  SlotFacts facts = TRY(reader.facts(root, rank, id));
+Result<Snapshot> copy_slot(const Peer& peer, const SlotName& slot) {
+  PeerReader reader(peer);
+  SlotFacts facts = TRY(reader.facts(slot));
   const auto memory = std::make_shared<std::map<std::string, std::string>>();
-  Snapshot copy{.id = id,
-                .rank = rank,
+  Snapshot copy{.id = slot.id,
+                .rank = slot.rank,
                 .world_size = facts.world_size,
                 .state_json = std::move(facts.state_json),
                 .global_json = std::move(facts.global_json),
@@ -88,14 +107,14 @@ Result<Snapshot> copy_slot(const Peer& peer, int my_rank, const std::string& roo
                 .files = {},
                 .memory = memory};
   std::erase_if(copy.receipt.files,
-                [&](const StoredFile& file) { return file.path == state_path(rank); });
+                [&](const StoredFile& file) { return file.path == state_path(slot.rank); });
   for (const StoredFile& file : copy.receipt.files) {
     std::string& bytes = (*memory)[file.path];
     bytes.resize(file.bytes);
-    TRY_STATUS(reader.fetch(root, rank, id, file.path, 0, bytes.data(), bytes.size()));
+    TRY_STATUS(fetch_file(reader, slot, file.path, bytes));
     if (chunk_checksums(bytes) != file.crc32c) {
-      return Error{
-          fmt::format("the copy of rank {}'s {} does not match its checksums", rank, file.path)};
+      return Error{fmt::format("the copy of rank {}'s {} does not match its checksums", slot.rank,
+                               file.path)};
     }
     copy.files.emplace_back(file.path, bytes);
   }

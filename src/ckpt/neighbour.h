@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "ckpt/channel.h"
+#include "ckpt/peer_server.h"
 #include "ckpt/rank_store.h"
 
 namespace shanty::ckpt {
@@ -27,7 +28,6 @@ Result<std::optional<Neighbour>> choose_neighbour(ChannelClient& channel, SlotId
 void refuse_copies(ChannelClient& channel, SlotId id);
 
 // Reads a slot of another engine whole and checks it.
-Result<Snapshot> copy_slot(const Peer& peer, int my_rank, const std::string& root, int rank,
-                           SlotId id);
+Result<Snapshot> copy_slot(const Peer& peer, const SlotName& slot);
 
 }  // namespace shanty::ckpt

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -11,7 +10,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "ckpt/base64.h"
+#include "net/address.h"
 #include "text/json_fields.h"
 
 namespace shanty::ckpt {
@@ -21,7 +20,8 @@ using nlohmann::json;
 
 constexpr size_t kTokenBytes = 32;
 constexpr size_t kHashDigits = 32;
-constexpr uint64_t kFetchBytes = uint64_t{4} << 20;
+constexpr size_t kMaxQuestionBytes = size_t{1} << 20;
+constexpr uint64_t kMaxFactsBytes = uint64_t{256} << 20;
 constexpr Duration kAnswerLimit = std::chrono::seconds(60);
 
 std::optional<std::string_view> bytes_of(const Snapshot& snapshot, const std::string& path) {
@@ -31,28 +31,69 @@ std::optional<std::string_view> bytes_of(const Snapshot& snapshot, const std::st
   return std::nullopt;
 }
 
-json place(const std::string& root, int rank, SlotId id) {
-  return {{"root", root}, {"slot_rank", rank}, {"step", id.step}, {"generation", id.generation}};
+json question_of(const SlotName& slot) {
+  return {{"root", slot.root},
+          {"slot_rank", slot.rank},
+          {"step", slot.id.step},
+          {"generation", slot.id.generation}};
 }
 
-Result<std::string> answer_question(const Question& question, const PeerServer::Find& find) {
-  const auto asked = parse_json(question.body);
-  if (!asked || !asked->is_object()) return Error{"a question that is no JSON"};
-  const int rank = json_int(*asked, "slot_rank", -1);
-  const SlotId id{json_uint64(*asked, "step"), json_uint64(*asked, "generation")};
-  const auto content = find(json_string(*asked, "root"), rank, id);
+// On the wire: a question is its length (4 bytes) and JSON; an answer is one byte, 0 for an error,
+// the length (8 bytes) of what follows, and that: the bytes, or the error's text. Numbers as the
+// machine has them: all engines of a job run one program.
+Status send_answer(net::ByteStream& stream, bool is_ok, std::string_view body) {
+  std::string head(1, is_ok ? '\1' : '\0');
+  const uint64_t size = body.size();
+  head.append(reinterpret_cast<const char*>(&size), sizeof size);
+  TRY_STATUS(stream.write(head));
+  return stream.write(body);
+}
+
+Result<json> read_question(net::ByteStream& stream) {
+  uint32_t size = 0;
+  TRY_STATUS(stream.read(reinterpret_cast<char*>(&size), sizeof size));
+  if (size > kMaxQuestionBytes) return Error{"a question that is too long"};
+  std::string text(size, '\0');
+  TRY_STATUS(stream.read(text.data(), size));
+  auto question = parse_json(text);
+  if (!question || !question->is_object()) return Error{"a question that is no JSON"};
+  return std::move(*question);
+}
+
+Status answer(net::ByteStream& stream, const json& asked, const PeerServer::Find& find) {
+  const int rank = json_int(asked, "slot_rank", -1);
+  const SlotId id{json_uint64(asked, "step"), json_uint64(asked, "generation")};
+  const auto content = find(json_string(asked, "root"), rank, id);
   if (!content) {
-    return Error{fmt::format("rank {}'s step {} is no longer in memory", rank, id.step)};
+    return send_answer(stream, false,
+                       fmt::format("rank {}'s step {} is no longer in memory", rank, id.step));
   }
-  if (question.kind == "facts") return encode_slot_facts(make_slot_facts(*content));
-  const auto bytes = bytes_of(*content, json_string(*asked, "file"));
-  const uint64_t offset = json_uint64(*asked, "offset");
-  const uint64_t size = json_uint64(*asked, "size");
-  if (question.kind != "bytes" || !bytes || offset > bytes->size() || size > kFetchBytes ||
-      size > bytes->size() - offset) {
-    return Error{"a question for bytes that are not there"};
+  if (!asked.contains("file")) {
+    return send_answer(stream, true, encode_slot_facts(make_slot_facts(*content)));
   }
-  return encode_base64(bytes->substr(offset, size));
+  const auto bytes = bytes_of(*content, json_string(asked, "file"));
+  const uint64_t offset = json_uint64(asked, "offset");
+  const uint64_t size = json_uint64(asked, "size");
+  if (!bytes || offset > bytes->size() || size > bytes->size() - offset) {
+    return send_answer(stream, false, "a question for bytes that are not there");
+  }
+  return send_answer(stream, true, bytes->substr(offset, size));
+}
+
+// Sends the question and returns the length of the answer that follows.
+Result<uint64_t> ask(net::ByteStream& stream, const json& question) {
+  const std::string text = print_json(question);
+  const auto size = static_cast<uint32_t>(text.size());
+  std::string message(reinterpret_cast<const char*>(&size), sizeof size);
+  TRY_STATUS(stream.write(message += text));
+  char is_ok = 0;
+  uint64_t answer_size = 0;
+  TRY_STATUS(stream.read(&is_ok, 1));
+  TRY_STATUS(stream.read(reinterpret_cast<char*>(&answer_size), sizeof answer_size));
+  if (is_ok != 0) return answer_size;
+  std::string why(std::min<uint64_t>(answer_size, kMaxQuestionBytes), '\0');
+  TRY_STATUS(stream.read(why.data(), why.size()));
+  return Error{why};
 }
 
 }  // namespace
@@ -94,39 +135,59 @@ SlotFacts make_slot_facts(const Snapshot& snapshot) {
 Result<std::unique_ptr<PeerServer>> PeerServer::start(bool loopback, Find find) {
   auto server = std::make_unique<PeerServer>();
   server->token_ = hex(secure_random_bytes(kTokenBytes));
-  auto channel = ChannelServer::listen(
-      {.host = loopback ? "127.0.0.1" : "", .token = server->token_},
-      [find = std::move(find)](const Question& question, const ChannelServer::Answer& answer) {
-        answer(answer_question(question, find));
-      });
-  if (!channel) return channel.error();
-  server->server_ = std::move(*channel);
+  server->server_ = TRY(net::ByteServer::listen(
+      {.on_loopback = loopback, .token = server->token_, .tls = !loopback, .limit = kAnswerLimit},
+      [find = std::move(find)](net::ByteStream& stream) {
+        while (true) {
+          const auto asked = read_question(stream);
+          if (!asked) return;
+          if (!answer(stream, *asked, find)) return;
+        }
+      }));
   return server;
 }
 
-PeerReader::PeerReader(const Peer& peer, int rank)
-    : channel_(ChannelClient::connect(
-          {.host = peer.host, .port = peer.port, .token = peer.token, .rank = rank})) {}
-
-Result<SlotFacts> PeerReader::facts(const std::string& root, int rank, SlotId id) {
-  return decode_slot_facts(
-      TRY(channel_->ask("facts", "", print_json(place(root, rank, id)), kAnswerLimit)));
+Result<PeerReader::Stream> PeerReader::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      auto stream = std::move(idle_.back());
+      idle_.pop_back();
+      return stream;
+    }
+  }
+  return net::ByteStream::connect({.host = peer_.host,
+                                   .port = peer_.port,
+                                   .token = peer_.token,
+                                   .tls = !net::is_loopback(peer_.host),
+                                   .limit = kAnswerLimit});
 }
 
-Status PeerReader::fetch(const std::string& root, int rank, SlotId id, const std::string& file,
-                         uint64_t offset, char* out, size_t size) {
-  json question = place(root, rank, id);
+void PeerReader::put_back(Stream stream) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(stream));
+}
+
+Result<SlotFacts> PeerReader::facts(const SlotName& slot) {
+  auto stream = TRY(take());
+  const uint64_t size = TRY(ask(*stream, question_of(slot)));
+  if (size > kMaxFactsBytes) return Error{"facts of a slot that are too long"};
+  std::string text(size, '\0');
+  TRY_STATUS(stream->read(text.data(), size));
+  put_back(std::move(stream));
+  return decode_slot_facts(text);
+}
+
+Status PeerReader::fetch(const SlotName& slot, const std::string& file, uint64_t offset, char* out,
+                         size_t size) {
+  json question = question_of(slot);
   question["file"] = file;
-  for (size_t done = 0; done < size;) {
-    const size_t part = std::min<uint64_t>(kFetchBytes, size - done);
-    question["offset"] = offset + done;
-    question["size"] = part;
-    const auto bytes =
-        decode_base64(TRY(channel_->ask("bytes", "", print_json(question), kAnswerLimit)));
-    if (!bytes || bytes->size() != part) return Error{"a peer's answer of another size"};
-    std::memcpy(out + done, bytes->data(), part);
-    done += part;
-  }
+  question["offset"] = offset;
+  question["size"] = size;
+  auto stream = TRY(take());
+  if (TRY(ask(*stream, question)) != size) return Error{"a peer's answer of another size"};
+  TRY_STATUS(stream->read(out, size));
+  put_back(std::move(stream));
   return {};
 }
 

@@ -2,16 +2,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
-#include "ckpt/channel.h"
 #include "ckpt/rank_store.h"
+#include "net/byte_server.h"
+#include "net/byte_stream.h"
 
 namespace shanty::ckpt {
 
@@ -37,19 +39,34 @@ class PeerServer {
 
  private:
   std::string token_;
-  std::unique_ptr<ChannelServer> server_;
+  std::unique_ptr<net::ByteServer> server_;
 };
 
-// Another engine's slots, over one connection. Thread-safe.
+// Which slot of an engine.
+struct SlotName {
+  std::string root;
+  int rank = 0;
+  SlotId id;
+};
+
+// Another engine's slots. Thread-safe: each call has a connection for itself, which later calls
+// use again.
 class PeerReader {
  public:
-  PeerReader(const Peer& peer, int rank);
-  Result<SlotFacts> facts(const std::string& root, int rank, SlotId id);
-  Status fetch(const std::string& root, int rank, SlotId id, const std::string& file,
-               uint64_t offset, char* out, size_t size);
+  explicit PeerReader(Peer peer) : peer_(std::move(peer)) {}
+  Result<SlotFacts> facts(const SlotName& slot);
+  // Bytes [offset, offset + size) of a file of the slot.
+  Status fetch(const SlotName& slot, const std::string& file, uint64_t offset, char* out,
+               size_t size);
 
  private:
-  std::unique_ptr<ChannelClient> channel_;
+  using Stream = std::unique_ptr<net::ByteStream>;
+  Result<Stream> take();
+  void put_back(Stream stream);
+
+  const Peer peer_;
+  std::mutex mutex_;
+  std::vector<Stream> idle_;
 };
 
 }  // namespace shanty::ckpt

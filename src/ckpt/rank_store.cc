@@ -315,7 +315,7 @@ Status RankStore::keep_neighbours_copy(const Job& job) {
   const auto chosen =
       TRY(choose_neighbour(*request.channel, id, rank_, request.node, request.self));
   if (!chosen) return {};
-  Snapshot copy = TRY(copy_slot(chosen->peer, rank_, root_, chosen->rank, id));
+  Snapshot copy = TRY(copy_slot(chosen->peer, {.root = root_, .rank = chosen->rank, .id = id}));
   const std::lock_guard lock(mutex_);
   // Only now: until it is whole, the copy before it is the one that counts.
   copies_.assign(1, std::move(copy));
