@@ -1,0 +1,66 @@
+#include "cluster/kubernetes_offer.h"
+
+#include <algorithm>
+
+namespace shanty {
+
+const ServedKind* KubernetesOffer::find_kind(std::string_view group, std::string_view kind,
+                                             std::string_view version) const {
+  const auto found = std::ranges::find_if(kinds, [&](const ServedKind& k) {
+    return k.group == group && k.kind == kind && (version.empty() || k.version == version);
+  });
+  return found == kinds.end() ? nullptr : &*found;
+}
+
+const ExtendedResource* KubernetesOffer::find_resource(std::string_view name) const {
+  const auto found = std::ranges::find(resources, name, &ExtendedResource::name);
+  return found == resources.end() ? nullptr : &*found;
+}
+
+bool KubernetesOffer::has_gang(GangMechanism mechanism) const {
+  return std::ranges::find(gangs, mechanism) != gangs.end();
+}
+
+std::string_view gang_name(GangMechanism mechanism) {
+  switch (mechanism) {
+    case GangMechanism::kKueue:
+      return "kueue";
+    case GangMechanism::kVolcano:
+      return "volcano";
+    case GangMechanism::kCoscheduling:
+      return "coscheduling";
+    case GangMechanism::kNative:
+      return "native";
+  }
+  __builtin_unreachable();
+}
+
+KubernetesOffer newest_kubernetes_offer() {
+  KubernetesOffer offer;
+  offer.server = {1, 37};
+  offer.kinds = {
+      {"", "v1", "Pod", "pods"},
+      {"", "v1", "Service", "services"},
+      {"", "v1", "ConfigMap", "configmaps"},
+      {"", "v1", "Secret", "secrets"},
+      {"", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"},
+      {"batch", "v1", "Job", "jobs"},
+      {"kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"},
+      {"kubeflow.org", "v2beta1", "MPIJob", "mpijobs"},
+      {"trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs"},
+      {"trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes"},
+      {"jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"},
+      {"batch.volcano.sh", "v1alpha1", "Job", "jobs"},
+      {"scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"},
+      {"scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"},
+      {"scheduling.k8s.io", "v1beta1", "Workload", "workloads"},
+      {"scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups"},
+      {"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues"},
+      {"ray.io", "v1", "RayJob", "rayjobs"},
+  };
+  offer.schedulers = {"default-scheduler"};
+  offer.trainer = MinorVersion{2, 3};
+  return offer;
+}
+
+}  // namespace shanty
