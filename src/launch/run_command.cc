@@ -1,5 +1,6 @@
 #include "launch/run_command.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +32,9 @@
 namespace shanty {
 namespace {
 
+// What shells say of a command that SIGTERM ended: whoever replaces nodes takes 128 and above as
+// "start another", and 1 as "the job has failed".
+constexpr int kExitStopped = 128 + SIGTERM;
 constexpr Duration kDisplayLimit = std::chrono::seconds(10);
 
 std::string current_directory() {
@@ -132,7 +136,8 @@ int run_command(const RunConfig& config, const std::vector<std::string>& argv) {
   display.finish(kDisplayLimit);
   if (!result) return fail(result.error());
   if (result->hosted) print_report(config, *run);
-  return result->exit_code;
+  const bool left = config.replaceable && result->was_stopped && result->exit_code != 0;
+  return left ? kExitStopped : result->exit_code;
 }
 
 }  // namespace shanty

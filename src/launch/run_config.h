@@ -41,6 +41,11 @@ struct RunConfig {
   std::string signals_to_handle;
   std::vector<Inject> injects;
 
+  // One node of a job whose dead nodes somebody replaces, as Kubernetes does: a stop signal ends
+  // this node and leaves the job to the others, and a node without a coordinator waits for it as
+  // long as for a missing node.
+  bool replaceable = false;
+
   std::string run_dir;  // "" = below log_dir
   std::string log_dir;  // "" = the state directory
   bool show_stdout = true;

@@ -36,6 +36,7 @@ struct RunOptions {
   std::optional<int> shutdown_timeout;
 
   // shanty's own.
+  bool replaceable = false;  // see RunConfig
   std::string run_dir;
   std::string name;
   std::string python;

@@ -77,7 +77,7 @@ class Supervisor::Impl {
     if (config_.several_machines) token_keeper_.start(token_query(config_));
     io_.run();
     if (!failure_.empty()) return Error{failure_};
-    return SupervisorResult{exit_code_, hosted_};
+    return SupervisorResult{exit_code_, hosted_, stop_signals_ > 0};
   }
 
  private:
@@ -92,6 +92,13 @@ class Supervisor::Impl {
     endpoint_ = {"127.0.0.1", reserved.port};
     return {};
   }
+
+  double orphan_limit_s() const {
+    return config_.replaceable ? config_.join_limit_s : AgentSpec{}.orphan_limit_s;
+  }
+
+  // A stop signal is for this node, not for the job.
+  bool leaves_alone() const { return config_.replaceable && config_.several_machines; }
 
   bool tls() const { return !net::is_loopback(endpoint_.host); }
 
@@ -138,6 +145,7 @@ class Supervisor::Impl {
                    .total_steps = config_.job.steps.value_or(0),
                    .direct_log_ranks = config_.direct_log_ranks,
                    .grace_s = config_.grace_s,
+                   .orphan_limit_s = orphan_limit_s(),
                    .first_contact_limit_s = config_.join_limit_s,
                    .injects = config_.injects};
     for (const auto& [name, value] : config_.job.run.env) spec.env.push_back(name + "=" + value);
@@ -170,11 +178,12 @@ class Supervisor::Impl {
     ++stop_signals_;
     record(event_kind::kStopping,
            stop_signals_ == 1
-               ? fmt::format("got {}: the ranks get SIGTERM and {} s to end; once more kills them",
-                             signal_name(signal), config_.grace_s)
+               ? fmt::format("got {}: the ranks{} get SIGTERM and {} s to end; once more kills them",
+                             signal_name(signal), leaves_alone() ? " of this node" : "",
+                             config_.grace_s)
                : fmt::format("got {} again: killing the ranks", signal_name(signal)));
     if (stop_signals_ == 1) {
-      if (coordinator_ > 0) {
+      if (coordinator_ > 0 && !leaves_alone()) {
         ::kill(coordinator_, SIGTERM);
       } else {
         signal_agents(SIGTERM);
@@ -204,6 +213,7 @@ class Supervisor::Impl {
 
   void on_coordinator_end(const ReapedChild& child) {
     coordinator_ = 0;
+    if (ending_) return;
     if (child.signal == 0 && child.exit_code == kExitAddressInUse && config_.several_machines) {
       hosted_ = false;  // another shanty run on this machine hosts the job
       return;
@@ -231,6 +241,10 @@ class Supervisor::Impl {
         if (agents_.empty() && respawns_.empty()) end(child.exit_code);
       } else if (stop_signals_ == 0) {
         bring_back_later(node);
+      } else if (leaves_alone() && coordinator_ > 0) {
+        // Killed, so that it tells nobody that the job is over: its successor finds the others.
+        ::kill(coordinator_, SIGKILL);
+        end(1);
       }
       return;
     }

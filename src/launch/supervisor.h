@@ -12,6 +12,7 @@ namespace shanty {
 struct SupervisorResult {
   int exit_code = 1;    // as the verb's
   bool hosted = false;  // this machine had the coordinator, so it has the job's whole account
+  bool was_stopped = false;  // by a signal to this command
 };
 
 class Supervisor {

@@ -37,6 +37,16 @@ Status check_token(const std::string& token, const std::string& where) {
   return {};
 }
 
+// A secret that somebody else put there, such as Kubernetes' mount of a Secret: its owner and mode
+// are theirs to choose.
+Result<std::string> read_given_file(const std::string& path) {
+  const std::string where = "the file of SHANTY_TOKEN_FILE, " + path + ",";
+  std::string token = TRY(read_file(path, kMaxTokenBytes + 2).context("SHANTY_TOKEN_FILE"));
+  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
+  TRY_STATUS(check_token(token, where));
+  return token;
+}
+
 // Readable, and different for different queries.
 std::string file_name(const TokenQuery& query) {
   std::string host = query.endpoint_host;
@@ -129,6 +139,7 @@ void remove_unused(const std::string& directory, const std::string& keep) {
 
 void touch_token(const TokenQuery& query) {
   if (std::getenv("SHANTY_TOKEN") != nullptr) return;
+  if (std::getenv("SHANTY_TOKEN_FILE") != nullptr) return;
   const std::string path = query.state_dir + "/tokens/" + file_name(query);
   utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
@@ -137,6 +148,9 @@ Result<std::string> job_token(const TokenQuery& query) {
   if (const char* given = std::getenv("SHANTY_TOKEN"); given != nullptr) {
     TRY_STATUS(check_token(given, "SHANTY_TOKEN"));
     return std::string(given);
+  }
+  if (const char* path = std::getenv("SHANTY_TOKEN_FILE"); path != nullptr) {
+    return read_given_file(path);
   }
   const std::string directory = query.state_dir + "/tokens";
   TRY_STATUS(prepare_directory(query.state_dir, directory));

@@ -23,12 +23,14 @@ class TokenTest : public testing::Test {
  protected:
   void SetUp() override {
     unsetenv("SHANTY_TOKEN");
+    unsetenv("SHANTY_TOKEN_FILE");
     char name[] = "/tmp/shanty-token-XXXXXX";
     ASSERT_NE(mkdtemp(name), nullptr);
     root = name;
   }
   void TearDown() override {
     unsetenv("SHANTY_TOKEN");
+    unsetenv("SHANTY_TOKEN_FILE");
     ASSERT_TRUE(remove_tree(root).ok());
   }
 
@@ -196,6 +198,25 @@ TEST_F(TokenTest, AWeakOrOddEnvironmentIsAnErrorWithoutTheSecret) {
   }
   setenv("SHANTY_TOKEN", std::string(kMaxTokenBytes + 1, 'x').c_str(), 1);
   EXPECT_FALSE(job_token(query()).ok());
+}
+
+TEST_F(TokenTest, AGivenFileIsReadWhoeverOwnsItAndNothingIsWritten) {
+  const std::string path = root + "/secret";
+  ASSERT_TRUE(write_file_atomically(path, "the-secret-of-this-job\n").ok());
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);  // as Kubernetes mounts a Secret for a group
+  setenv("SHANTY_TOKEN_FILE", path.c_str(), 1);
+  EXPECT_EQ(*job_token(query()), "the-secret-of-this-job");
+  EXPECT_FALSE(list_directory(root + "/state").ok());
+  setenv("SHANTY_TOKEN", "a-token-in-the-environment", 1);
+  EXPECT_EQ(*job_token(query()), "a-token-in-the-environment");
+}
+
+TEST_F(TokenTest, AGivenFileThatIsMissingOrTooShortIsNamed) {
+  setenv("SHANTY_TOKEN_FILE", (root + "/none").c_str(), 1);
+  EXPECT_THAT(job_token(query()).error().message, HasSubstr(root + "/none"));
+  ASSERT_TRUE(write_file_atomically(root + "/short", "short").ok());
+  setenv("SHANTY_TOKEN_FILE", (root + "/short").c_str(), 1);
+  EXPECT_THAT(job_token(query()).error().message, HasSubstr("expected 16 to 1024"));
 }
 
 }  // namespace
