@@ -51,7 +51,7 @@ class Run:
     """One `shanty run` in a directory of its own, with everything it left readable."""
 
     def __init__(self, tmp_path: Path, *args: str, env: dict | None = None, cwd=None,
-                 program: Path = SHANTY, **popen):
+                 program: Path = SHANTY, verb: str = "run", **popen):
         self.dir = tmp_path / f"run-{next(COUNTER)}"
         self.marker = f"SHANTY_TEST_RUN={os.getpid()}-{id(self)}-{time.time_ns()}"
         name, value = self.marker.split("=")
@@ -63,7 +63,7 @@ class Run:
             **(env or {}),
         }
         self.process = subprocess.Popen(
-            [str(program), "run", "--run-dir", str(self.dir), "--python", sys.executable,
+            [str(program), verb, "--run-dir", str(self.dir), "--python", sys.executable,
              *map(str, args)],
             env=self.env,
             cwd=cwd or tmp_path,

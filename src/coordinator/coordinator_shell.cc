@@ -200,6 +200,7 @@ class CoordinatorShell {
 
   void watch_parent() {
     parent_.start(spec_.parent_pid, [this] {
+      if (spec_.replaceable) ::raise(SIGKILL);  // no goodbye that the agents would take for an end
       handle(gang::StopRequested{
           fmt::format("the shanty run that started the job (pid {}) died", spec_.parent_pid)});
     });

@@ -6,7 +6,7 @@
 namespace shanty {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CoordinatorSpec, run_dir, host, port, tls, token,
-                                                parent_pid, node_count, max_restarts,
+                                                parent_pid, replaceable, node_count, max_restarts,
                                                 restart_window_s, restart_on_exit, join_limit_s,
                                                 stop_limit_s, agent_grace_s, master_addr,
                                                 master_port, recovering, stop_reason)

@@ -17,6 +17,7 @@ struct CoordinatorSpec {
   bool tls = false;
   std::string token;
   int parent_pid = 0;  // stop the job when it dies, 0 = nobody to watch
+  bool replaceable = false;  // when it dies, vanish instead: a successor elsewhere goes on
 
   int node_count = 1;
   int max_restarts = 10;

@@ -109,6 +109,7 @@ class Supervisor::Impl {
                          .tls = tls(),
                          .token = token_,
                          .parent_pid = ::getpid(),
+                         .replaceable = leaves_alone(),
                          .node_count = config_.nodes,
                          .max_restarts = config_.max_restarts,
                          .restart_window_s = config_.restart_window_s,
