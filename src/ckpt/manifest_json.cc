@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "ckpt/base64.h"
 #include "text/json_fields.h"
+#include "base/base64.h"
 #include "text/utf8.h"
 
 namespace shanty::ckpt {

@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "ckpt/base64.h"
+#include "base/base64.h"
 #include "ckpt/store.h"
 #include "ckpt/xxh3.h"
 

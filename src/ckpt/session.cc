@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "ckpt/base64.h"
+#include "base/base64.h"
 #include "ckpt/channel.h"
 #include "ckpt/frames.h"
 #include "ckpt/leader.h"

@@ -1,9 +1,9 @@
-#include "ckpt/base64.h"
+#include "base/base64.h"
 
 #include <array>
 #include <cstdint>
 
-namespace shanty::ckpt {
+namespace shanty {
 namespace {
 
 constexpr std::string_view kAlphabet =
@@ -57,4 +57,4 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return out;
 }
 
-}  // namespace shanty::ckpt
+}  // namespace shanty
