@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <yaml.h>
 
@@ -51,16 +52,19 @@ class Event {
   }
   bool is_plain() const { return raw_.data.scalar.style == YAML_PLAIN_SCALAR_STYLE; }
 
-  bool has_anchor() const {
+  // The name of the value's anchor, or of what an alias stands for.
+  std::string_view anchor() const {
     switch (raw_.type) {
+      case YAML_ALIAS_EVENT:
+        return text_or_empty(raw_.data.alias.anchor);
       case YAML_SCALAR_EVENT:
-        return raw_.data.scalar.anchor != nullptr;
+        return text_or_empty(raw_.data.scalar.anchor);
       case YAML_SEQUENCE_START_EVENT:
-        return raw_.data.sequence_start.anchor != nullptr;
+        return text_or_empty(raw_.data.sequence_start.anchor);
       case YAML_MAPPING_START_EVENT:
-        return raw_.data.mapping_start.anchor != nullptr;
+        return text_or_empty(raw_.data.mapping_start.anchor);
       default:
-        return false;
+        return {};
     }
   }
   std::string_view tag() const {
@@ -99,6 +103,40 @@ bool is_core_tag(std::string_view tag) {
     if (tag == name) return true;
   }
   return false;
+}
+
+// What a subtree would cost if it were copied.
+struct TreeSize {
+  size_t nodes = 0;
+  size_t text_bytes = 0;
+  size_t depth = 0;
+};
+
+TreeSize size_of(const YamlNode& node) {
+  TreeSize size{.nodes = 1 + node.keys.size(), .text_bytes = node.text.size(), .depth = 0};
+  for (const YamlKey& key : node.keys) size.text_bytes += key.text.size();
+  for (const YamlNode& item : node.items) {
+    const TreeSize below = size_of(item);
+    size.nodes += below.nodes;
+    size.text_bytes += below.text_bytes;
+    size.depth = std::max(size.depth, below.depth);
+  }
+  ++size.depth;
+  return size;
+}
+
+// Takes over the keys of `from` that `into` does not have.
+void merge_keys(YamlNode& into, const YamlNode& from) {
+  std::set<std::string_view> known;
+  for (const YamlKey& key : into.keys) known.insert(key.text);
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < from.keys.size(); ++i) {
+    if (known.insert(from.keys[i].text).second) missing.push_back(i);
+  }
+  for (const size_t i : missing) {
+    into.keys.push_back(from.keys[i]);
+    into.items.push_back(from.items[i]);
+  }
 }
 
 class TreeReader {
@@ -178,6 +216,7 @@ class TreeReader {
     if (event.type() == YAML_STREAM_END_EVENT) return false;
     if (event.type() != YAML_DOCUMENT_START_EVENT) return true;
     if (parsed_.documents.size() == limits_.documents) return fail_too_many_documents(event);
+    anchors_.clear();
     YamlNode root;
     if (!read_value(root, 1)) return false;
     Event end;
@@ -201,15 +240,46 @@ class TreeReader {
 
   bool read_value(YamlNode& node, const Event& event, size_t depth) {
     if (!admit(event, depth)) return false;
+    if (event.type() == YAML_ALIAS_EVENT) return copy_alias(node, event, depth);
     node.place = event.place();
+    if (!read_new_value(node, event, depth)) return false;
+    if (!event.anchor().empty()) anchors_.insert_or_assign(std::string(event.anchor()), node);
+    return true;
+  }
+
+  bool read_new_value(YamlNode& node, const Event& event, size_t depth) {
     if (event.type() == YAML_SCALAR_EVENT) return read_scalar(node, event);
     if (event.type() == YAML_SEQUENCE_START_EVENT) return read_sequence(node, depth);
     CHECK(event.type() == YAML_MAPPING_START_EVENT);
     return read_mapping(node, depth);
   }
 
+  // An anchor is known once its value has been read, so that no value can hold itself.
+  bool copy_alias(YamlNode& node, const Event& event, size_t depth) {
+    const auto anchor = anchors_.find(std::string(event.anchor()));
+    if (anchor == anchors_.end()) {
+      return fail(event.place(), fmt::format("the alias {} stands for nothing before it",
+                                             in_quotes(event.anchor())));
+    }
+    const TreeSize size = size_of(anchor->second);
+    nodes_ += size.nodes;
+    alias_bytes_ += size.text_bytes;
+    if (nodes_ > limits_.nodes || alias_bytes_ > kMaxAliasBytes) {
+      return fail(event.place(), fmt::format("aliases make this more than {} values or {} of text",
+                                             limits_.nodes, format_bytes(kMaxAliasBytes)));
+    }
+    if (depth + size.depth - 1 > limits_.depth) return fail_too_deep(event);
+    node = anchor->second;
+    return true;
+  }
+
+  bool fail_too_deep(const Event& event) {
+    return fail(event.place(), fmt::format("nested deeper than {} levels", limits_.depth));
+  }
+
   bool admit(const Event& event, size_t depth) {
-    if (event.type() == YAML_ALIAS_EVENT || event.has_anchor()) {
+    const bool is_shared = event.type() == YAML_ALIAS_EVENT || !event.anchor().empty();
+    if (is_shared && !limits_.aliases) {
       return fail(event.place(), "anchors and aliases are not supported",
                   "write the value out in each place");
     }
@@ -217,9 +287,7 @@ class TreeReader {
       return fail(event.place(),
                   fmt::format("the tag {} is not supported", in_quotes(event.tag())));
     }
-    if (depth > limits_.depth) {
-      return fail(event.place(), fmt::format("nested deeper than {} levels", limits_.depth));
-    }
+    if (depth > limits_.depth) return fail_too_deep(event);
     if (++nodes_ > limits_.nodes) {
       return fail(event.place(), fmt::format("more than {} values", limits_.nodes));
     }
@@ -256,19 +324,42 @@ class TreeReader {
 
   bool read_mapping(YamlNode& node, size_t depth) {
     node.kind = YamlNode::Kind::kMapping;
+    std::vector<YamlNode> merged;
     while (true) {
       Event event;
       if (!next(event)) return false;
       if (event.type() == YAML_MAPPING_END_EVENT) break;
       if (!read_key(node, event, depth + 1)) return false;
-      if (!read_value(node.items.emplace_back(), depth + 1)) return false;
+      const bool is_merge = node.keys.back().text.empty();
+      if (is_merge) node.keys.pop_back();
+      YamlNode& value = is_merge ? merged.emplace_back() : node.items.emplace_back();
+      if (!read_value(value, depth + 1)) return false;
+      if (is_merge && !is_mergeable(value)) {
+        return fail(event.place(), "a merge key takes a mapping or a list of mappings");
+      }
     }
     report_duplicates(node);
+    for (const YamlNode& from : merged) merge_all(node, from);
     return true;
   }
 
+  static bool is_mergeable(const YamlNode& value) {
+    if (value.kind != YamlNode::Kind::kSequence) return value.kind == YamlNode::Kind::kMapping;
+    return std::all_of(value.items.begin(), value.items.end(),
+                       [](const YamlNode& item) { return item.kind == YamlNode::Kind::kMapping; });
+  }
+
+  static void merge_all(YamlNode& node, const YamlNode& from) {
+    if (from.kind == YamlNode::Kind::kMapping) return merge_keys(node, from);
+    for (const YamlNode& item : from.items) merge_keys(node, item);
+  }
+
+  // A merge key is left as a key without text.
   bool read_key(YamlNode& node, const Event& event, size_t depth) {
     if (!admit(event, depth)) return false;
+    if (event.type() == YAML_ALIAS_EVENT) {
+      return fail(event.place(), "a key must be text, found an alias", "write the key out");
+    }
     if (event.type() != YAML_SCALAR_EVENT) {
       const bool list = event.type() == YAML_SEQUENCE_START_EVENT;
       return fail(event.place(),
@@ -278,8 +369,11 @@ class TreeReader {
     if (!read_scalar(key, event)) return false;
     if (key.text.empty()) return fail(event.place(), "a key must be text, found nothing");
     if (key.text == "<<" && !key.is_quoted) {
-      return fail(event.place(), "merge keys (\"<<\") are not supported",
-                  "write the keys out in each place");
+      if (!limits_.aliases) {
+        return fail(event.place(), "merge keys (\"<<\") are not supported",
+                    "write the keys out in each place");
+      }
+      key.text.clear();
     }
     node.keys.push_back({std::move(key.text), event.place()});
     return true;
@@ -302,6 +396,8 @@ class TreeReader {
   YamlLimits limits_;
   yaml_parser_t parser_{};
   size_t nodes_ = 0;
+  size_t alias_bytes_ = 0;
+  std::map<std::string, YamlNode> anchors_;  // of the document being read
   ParsedYaml parsed_;
 };
 

@@ -46,7 +46,12 @@ struct YamlLimits {
   size_t nodes = 10'000;
   size_t scalar_bytes = 64u << 10;
   size_t documents = 1;
+  // Anchors, aliases and merge keys are read: an alias is a copy that counts towards `nodes`, and
+  // its text towards kMaxAliasBytes. Places in a copy are those of what was copied.
+  bool aliases = false;
 };
+// How much text all aliases of a file may stand for.
+inline constexpr size_t kMaxAliasBytes = 4u << 20;
 // `YamlLimits::depth` may not exceed this: the tree is read by recursion.
 inline constexpr size_t kMaxYamlDepth = 200;
 
@@ -56,9 +61,9 @@ struct ParsedYaml {
   std::vector<Diagnostic> diagnostics;
 };
 
-// Reads all documents of `text` (UTF-8, with or without a byte order mark). Anchors, aliases,
-// merge keys, keys that are not text, and tags beyond YAML's core ones are refused. Memory is
-// bounded by a small multiple of limits.bytes.
+// Reads all documents of `text` (UTF-8, with or without a byte order mark). Keys that are not text,
+// tags beyond YAML's core ones and, unless limits.aliases, anchors, aliases and merge keys are
+// refused. Memory is bounded by a small multiple of limits.bytes.
 ParsedYaml parse_documents(std::string_view text, const std::string& file_name,
                            const YamlLimits& limits = {});
 

@@ -84,6 +84,63 @@ TEST(YamlTree, AnchorsAliasesAndMergeKeysAreRefused) {
   EXPECT_THAT(only_problem("<<: {a: 1}\n"), HasSubstr("merge keys"));
 }
 
+ParsedYaml parse_shared(std::string_view text, YamlLimits limits = {}) {
+  limits.aliases = true;
+  return parse_documents(text, "t.yaml", limits);
+}
+
+std::string only_shared_problem(std::string_view text) {
+  const ParsedYaml parsed = parse_shared(text);
+  return parsed.diagnostics.size() == 1 ? format_diagnostic(parsed.diagnostics[0]) : "";
+}
+
+TEST(YamlTree, AliasesAreCopiesThatKnowWhereTheyComeFrom) {
+  const ParsedYaml parsed = parse_shared("a: &x\n  b: [1]\nc: *x\nd: *x\n");
+  ASSERT_TRUE(parsed.diagnostics.empty());
+  const YamlNode* copy = parsed.documents.at(0).find("d")->find("b");
+  ASSERT_NE(copy, nullptr);
+  EXPECT_EQ(copy->items.at(0).text, "1");
+  EXPECT_EQ(copy->items[0].place, (Place{2, 7}));
+}
+
+TEST(YamlTree, MergeKeysFillWhatIsNotSaid) {
+  const ParsedYaml parsed =
+      parse_shared("x: &x {a: 1, b: 1}\ny: &y {a: 2, c: 2}\nz:\n  <<: [*x, *y]\n  b: 3\n");
+  ASSERT_TRUE(parsed.diagnostics.empty());
+  const YamlNode* z = parsed.documents.at(0).find("z");
+  EXPECT_EQ(z->keys.size(), 3u);
+  EXPECT_EQ(z->find("a")->text, "1");
+  EXPECT_EQ(z->find("b")->text, "3");
+  EXPECT_EQ(z->find("c")->text, "2");
+}
+
+TEST(YamlTree, SharingThatCannotBeIsNamed) {
+  EXPECT_THAT(only_shared_problem("a: *x\n"), HasSubstr("\"x\" stands for nothing before it"));
+  EXPECT_THAT(only_shared_problem("a: &x [*x]\n"), HasSubstr("stands for nothing before it"));
+
+  const ParsedYaml two = parse_shared("a: &x 1\n---\nb: *x\n", {.documents = 2});
+  ASSERT_EQ(two.diagnostics.size(), 1u);
+  EXPECT_THAT(format_diagnostic(two.diagnostics[0]), HasSubstr("t.yaml:3:4: the alias"));
+  EXPECT_THAT(only_shared_problem("<<: 1\n"), HasSubstr("a merge key takes a mapping"));
+  EXPECT_THAT(only_shared_problem("a: &x b\n*x : 1\n"), HasSubstr("found an alias"));
+}
+
+TEST(YamlTree, BombsOfAliasesAreRefused) {
+  std::string values = "a0: &a0 [1]\n";
+  std::string depth = "a0: &a0 [1]\n";
+  for (int i = 1; i < 40; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    const std::string name = "a" + std::to_string(i);
+    values += name + ": &" + name + " [" + before + ", " + before + "]\n";
+    depth += name + ": &" + name + " [" + before + "]\n";
+  }
+  EXPECT_THAT(only_shared_problem(values), HasSubstr("more than 10000 values"));
+  EXPECT_THAT(only_shared_problem(depth), HasSubstr("nested deeper than 32 levels"));
+  std::string text = "a: &a " + std::string(64u << 10, 'x') + "\nb: [";
+  for (int i = 0; i < 65; ++i) text += "*a,";
+  EXPECT_THAT(only_shared_problem(text + "]\n"), HasSubstr("4.0 MiB of text"));
+}
+
 TEST(YamlTree, KeysMustBeText) {
   EXPECT_THAT(only_problem("{a: b}: c\n"), HasSubstr("a key must be text, found a mapping"));
   EXPECT_THAT(only_problem("? [a]\n: c\n"), HasSubstr("a key must be text, found a list"));
