@@ -3,6 +3,7 @@
 set(SHANTY_EXTERNAL_net OpenSSL::SSL OpenSSL::Crypto)
 set(SHANTY_EXTERNAL_base OpenSSL::Crypto)
 set(SHANTY_EXTERNAL_text yaml)
+set(SHANTY_EXTERNAL_lint re2 tree_sitter)
 set(SHANTY_EXTERNAL_cli re2)
 
 function(shanty_add_layers)

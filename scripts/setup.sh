@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages from packages.txt (and further lists given as
-# arguments) and the Python environment build/venv from requirements.lock. Quick when nothing is.
+# arguments), the sources of cmake/grammars.txt into build/grammars, and the Python environment
+# build/venv from requirements.lock. Quick when nothing is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -65,5 +66,43 @@ make_environment() {
   touch "$stamp"
 }
 
+# Source packages, each checked against its hash by pip, unpacked without their version. The
+# archives stay, so that a second unpacking needs no network.
+fetch_grammars() {
+  local to=build/grammars stamp=build/grammars/.complete archive name
+  [ -e "$stamp" ] && cmp -s "$stamp" cmake/grammars.txt && return 0
+  echo "setup: fetching the grammars of cmake/grammars.txt"
+  rm -f "$stamp"
+  mkdir -p "$to/archives"
+  grammar_archives_are_whole || download_grammars "$to"
+  while read -r name _; do
+    archive=$(ls "$to/archives" | grep -E "^${name%%==*}-${name##*==}\.tar\.gz$" ||
+              ls "$to/archives" | grep -E "^$(tr - _ <<<"${name%%==*}")-${name##*==}\.tar\.gz$")
+    rm -rf "$to/${name%%==*}"
+    mkdir -p "$to/${name%%==*}"
+    tar -xzf "$to/archives/$archive" -C "$to/${name%%==*}" --strip-components=1
+  done < <(grep -v '^#' cmake/grammars.txt)
+  cp cmake/grammars.txt "$stamp"
+}
+
+grammar_archives_are_whole() {
+  local hash
+  for hash in $(grep -o 'sha256:[0-9a-f]*' cmake/grammars.txt); do
+    sha256sum build/grammars/archives/*.tar.gz 2>/dev/null | grep -q "^${hash#sha256:} " || return 1
+  done
+}
+
+download_grammars() {
+  local python=python3
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    python3 -m venv "$1/venv"
+    python="$1/venv/bin/python"
+  fi
+  "$python" -m pip download -q --disable-pip-version-check --no-binary :all: --no-deps \
+    --require-hashes -r cmake/grammars.txt -d "$1/archives"
+  rm -rf "${1:?}/venv"
+}
+
 install_packages packages.txt "$@"
+fetch_grammars
 if [ "${SHANTY_SETUP_PYTHON:-1}" = 1 ]; then make_environment; fi

@@ -1,0 +1,125 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lint/python/rules/rules.h"
+
+namespace shanty {
+
+namespace {
+
+// Everything that is put into the dictionary that a call saves, as text; empty when it is not to
+// be seen whole.
+std::string content_of(const Context& context, const Call& save) {
+  const SyntaxTree& tree = context.tree;
+  NodeId object = context.script.argument(save, "obj", 0);
+  if (tree.is(object, "dictionary")) return std::string(tree.text(object));
+  const Call* made = context.script.call_at(object);
+  if (made != nullptr && made->name == "dict") return std::string(tree.text(object));
+  if (!tree.is(object, "identifier")) return {};
+  std::string out;
+  const std::string prefix = std::string(tree.text(object)) + "[";
+  for (const Assignment& one : context.script.assignments()) {
+    if (one.function != save.function) continue;
+    if (one.target == tree.text(object)) {
+      const Call* call = context.script.call_at(one.value);
+      const bool known =
+          tree.is(one.value, "dictionary") || (call != nullptr && call->name == "dict");
+      if (!known) return {};
+      out += tree.text(one.value);
+    }
+    if (one.target.starts_with(prefix)) (out += one.target) += tree.text(one.value);
+  }
+  return out.find("**") == std::string::npos ? out : std::string();
+}
+
+bool steps(const Context& context, std::initializer_list<std::string_view> names) {
+  for (const Call* call : context.script.calls_to("step")) {
+    const std::string_view owner = std::string_view(call->name).substr(0, call->name.rfind('.'));
+    if (mentions_any(owner, names)) return true;
+  }
+  return false;
+}
+
+bool loads(const Context& context, std::initializer_list<std::string_view> names) {
+  for (const Call* call : context.script.calls_to("load_state_dict")) {
+    if (mentions_any(call->name, names)) return true;
+  }
+  return false;
+}
+
+std::string missing_from(const Context& context, const std::string& content) {
+  std::string out;
+  const auto miss = [&out](std::string_view what) {
+    out += out.empty() ? "" : " and ";
+    out += what;
+  };
+  if (!mentions_any(content, {"opt"})) miss("the optimizer");
+  if (steps(context, {"sched"}) && !mentions_any(content, {"sched"})) miss("the scheduler");
+  if (context.mentions("GradScaler") && steps(context, {"scaler"}) &&
+      !mentions_any(content, {"scal", "amp"})) {
+    miss("the gradient scaler");
+  }
+  if (!mentions_any(content, {"epoch", "step", "iter", "global"})) miss("the epoch or step");
+  return out;
+}
+
+bool holds_model(const std::string& content) {
+  return content.find("state_dict()") != std::string::npos;
+}
+
+// A dictionary with more than weights, or one that the script reads back to go on, is to resume.
+void check_dictionaries(Context& context) {
+  bool complete = false;
+  const Call* lacking = nullptr;
+  std::string missing;
+  for (const Call* save : context.script.calls_to("torch.save")) {
+    const std::string content = content_of(context, *save);
+    if (!holds_model(content)) continue;
+    const bool to_resume = mentions_any(content, {"opt"}) ||
+                           (mentions_any(content, {"epoch", "step"}) && context.facts.resumes) ||
+                           (mentions_any(content, {"epoch"}) && loads(context, {"model"}) &&
+                            context.mentions("resume"));
+    if (!to_resume) continue;
+    std::string lacks = missing_from(context, content);
+    if (lacks.empty()) complete = true;
+    if (!lacks.empty() && lacking == nullptr) {
+      lacking = save;
+      missing = std::move(lacks);
+    }
+  }
+  if (lacking == nullptr || complete) return;
+  context.add("CKPT024", Severity::kWarning, lacking->node,
+              fmt::format("a run that resumes from this checkpoint lacks {}", missing));
+}
+
+// Weights alone, saved in the training loop: there is nothing to go on from.
+void check_weights_only(Context& context) {
+  for (const Call* save : context.script.calls_to("torch.save")) {
+    if (mentions_any(context.tree.text(context.script.argument(*save, "obj", 0)), {"opt"})) return;
+    if (!content_of(context, *save).empty()) return;
+  }
+  if (!context.facts.distributed || context.script.calls_to("torch.load").size() > 0) return;
+  const NodeId loop = context.epoch_loop();
+  for (const Call* save : context.script.calls_to("torch.save")) {
+    const NodeId object = context.script.argument(*save, "obj", 0);
+    const Call* state = context.script.call_at(object);
+    if (state == nullptr || state->last() != "state_dict" || loop == kNoNode ||
+        !context.tree.contains(loop, save->node)) {
+      continue;
+    }
+    context.add("CKPT024", Severity::kNote, save->node,
+                "only the weights are saved: a run that is killed begins again at its first epoch");
+    return;
+  }
+}
+
+}  // namespace
+
+void check_checkpoint_content(Context& context) {
+  if (context.facts.managed || context.script.calls_to("backward").empty()) return;
+  check_dictionaries(context);
+  check_weights_only(context);
+}
+
+}  // namespace shanty

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include "lint/python/rules/rules.h"
+
+namespace shanty {
+
+namespace {
+
+// The expression that picks a GPU by number in a call, or kNoNode.
+NodeId index_of(const Context& context, const Call& call) {
+  const Script& script = context.script;
+  const std::string_view last = call.last();
+  if (call.name == "torch.cuda.set_device") return script.argument(call, "device", 0);
+  if (call.name == "torch.device") return script.argument(call, "index", 1);
+  if (last == "cuda" || last == "to") return script.argument(call, "device", 0);
+  return kNoNode;
+}
+
+// The rank in f"cuda:{rank}", or kNoNode.
+NodeId index_in_string(const Context& context, NodeId node) {
+  const SyntaxTree& tree = context.tree;
+  if (!tree.is(node, "string") || tree.text(node).find("cuda:") == std::string_view::npos) {
+    return kNoNode;
+  }
+  for (const NodeId part : tree.children(node)) {
+    if (tree.is(part, "interpolation")) return tree.first_child(part);
+  }
+  return kNoNode;
+}
+
+bool report_if_global(Context& context, NodeId index) {
+  const RankValue rank = context.ranks.value(index);
+  if (rank.kind != RankKind::kGlobal || !rank.proven) return false;
+  context.add("RANK020", Severity::kWarning, index,
+              fmt::format("{} is the rank of the whole job, not a number of a GPU: on the second "
+                          "node there is no such device",
+                          context.quoted(index)));
+  return true;
+}
+
+void check_rank_as_device(Context& context) {
+  for (const Call& call : context.script.calls()) {
+    if (report_if_global(context, index_of(context, call))) return;
+  }
+  for (NodeId node = 0; node < context.tree.size(); ++node) {
+    if (report_if_global(context, index_in_string(context, node))) return;
+  }
+}
+
+bool picks_a_gpu(const Context& context) {
+  for (const std::string_view sign : {"set_device", "cuda:", "device_ids", "device_id",
+                                      "CUDA_VISIBLE_DEVICES", "torch.cuda.device("}) {
+    if (context.mentions(sign)) return true;
+  }
+  for (const Call& call : context.script.calls()) {
+    const NodeId index = index_of(context, call);
+    if (index != kNoNode && call.last() != "to") return true;
+    if (call.last() == "to" && context.ranks.value(index).kind != RankKind::kUnknown) return true;
+  }
+  return false;
+}
+
+void check_all_on_first(Context& context) {
+  if (!context.facts.ddp || context.facts.spawns || picks_a_gpu(context)) return;
+  if (!context.mentions("nccl")) return;
+  for (const Call& call : context.script.calls()) {
+    const NodeId argument = context.script.argument(call, "device", 0);
+    const bool plain_cuda = call.last() == "cuda" && call.name != "torch.cuda" &&
+                            argument == kNoNode && call.name.find('.') != std::string::npos;
+    const bool named = (call.last() == "to" || call.name == "torch.device") &&
+                       context.script.literal(argument) == "cuda";
+    if (!plain_cuda && !named) continue;
+    context.add("RANK021", Severity::kError, call.node,
+                "every process of a node uses the first GPU: nothing gives a process its own "
+                "(no set_device, no device index)");
+    return;
+  }
+}
+
+}  // namespace
+
+void check_devices(Context& context) {
+  if (!context.facts.distributed || context.facts.managed || context.facts.xla) return;
+  check_rank_as_device(context);
+  check_all_on_first(context);
+}
+
+}  // namespace shanty

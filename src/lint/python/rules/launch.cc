@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "lint/python/rules/rules.h"
+
+namespace shanty {
+
+namespace {
+
+bool reads_environment(const Context& context, std::string_view name) {
+  for (const char quote : {'"', '\''}) {
+    if (context.mentions(fmt::format("{0}{1}{0}", quote, name))) return true;
+  }
+  return false;
+}
+
+// torch.distributed.launch gave --local_rank; torchrun sets LOCAL_RANK and gives no argument.
+void check_local_rank_argument(Context& context) {
+  if (reads_environment(context, "LOCAL_RANK") || context.facts.managed || context.facts.spawns) {
+    return;
+  }
+  for (const Call* call : context.script.calls_to("add_argument")) {
+    const std::string_view option = context.script.literal(context.script.argument(*call, "", 0));
+    if (option != "--local_rank" && option != "--local-rank") continue;
+    context.add("RUN020", Severity::kWarning, call->node,
+                fmt::format("torchrun gives no {}: it keeps its default on every process; read "
+                            "LOCAL_RANK from the environment",
+                            option));
+    return;
+  }
+}
+
+const Call* spawn_of(const Context& context) {
+  for (const std::string_view name :
+       {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"}) {
+    const std::vector<const Call*> calls = context.script.calls_to(name);
+    if (!calls.empty()) return calls.front();
+  }
+  return nullptr;
+}
+
+bool is_conditional(const Context& context, NodeId node) {
+  for (NodeId at = context.tree.parent(node); at != kNoNode; at = context.tree.parent(at)) {
+    if (context.tree.is(at, "function_definition")) return false;
+    if (!context.tree.is(at, "if_statement")) continue;
+    const std::string_view condition = context.tree.text(context.tree.child(at, "condition"));
+    if (condition.find("__name__") == std::string_view::npos) return true;
+  }
+  return false;
+}
+
+void check_spawn(Context& context) {
+  const Call* spawn = spawn_of(context);
+  if (spawn == nullptr) return;
+  if (reads_environment(context, "LOCAL_RANK") && !is_conditional(context, spawn->node)) {
+    context.add("RUN022", Severity::kWarning, spawn->node,
+                "this script reads LOCAL_RANK, which torchrun sets, and spawns processes of its "
+                "own: under torchrun every process starts a whole set of them");
+    return;
+  }
+  for (const Call* init : context.script.calls_to("init_process_group")) {
+    const NodeId rank = context.script.argument(*init, "rank");
+    if (context.ranks.value(rank).kind != RankKind::kSpawn) continue;
+    context.add("RUN023", Severity::kNote, rank,
+                "the rank is the index of the spawned process: this script runs on one node only");
+    return;
+  }
+}
+
+// The variable that `target` sets: os.environ["MASTER_ADDR"].
+std::string_view variable_of(std::string_view target) {
+  if (target.find("environ[") == std::string_view::npos) return {};
+  const size_t begin = target.find_first_of("\"'");
+  if (begin == std::string_view::npos) return {};
+  const size_t end = target.find_first_of("\"'", begin + 1);
+  return end == std::string_view::npos ? std::string_view{}
+                                       : target.substr(begin + 1, end - begin - 1);
+}
+
+void check_written_identity(Context& context) {
+  std::string names;
+  NodeId first = kNoNode;
+  for (const Assignment& one : context.script.assignments()) {
+    const std::string_view name = variable_of(one.target);
+    if (name != "MASTER_ADDR" && name != "MASTER_PORT" && name != "RANK" && name != "WORLD_SIZE" &&
+        name != "LOCAL_RANK") {
+      continue;
+    }
+    if (context.script.literal(one.value).empty() || is_conditional(context, one.node)) continue;
+    if (first == kNoNode) first = one.node;
+    if (names.find(name) == std::string::npos) (names += names.empty() ? "" : ", ") += name;
+  }
+  if (first == kNoNode) return;
+  context.add("RUN024", Severity::kWarning, first,
+              fmt::format("{} written into the script: what the launcher gave is overwritten, and "
+                          "several nodes do not find each other",
+                          names));
+}
+
+void check_written_method(Context& context) {
+  for (const Call* init : context.script.calls_to("init_process_group")) {
+    const NodeId method = context.script.argument(*init, "init_method", 1);
+    const std::string_view url = context.script.literal(method);
+    if (!url.starts_with("tcp://")) continue;
+    context.add("RUN024", Severity::kWarning, method,
+                fmt::format("the address {} is written into the script: a rescheduled pod has "
+                            "another one",
+                            url));
+    return;
+  }
+}
+
+}  // namespace
+
+void check_launch(Context& context) {
+  if (!context.facts.distributed) return;
+  check_local_rank_argument(context);
+  check_spawn(context);
+  if (context.facts.spawns) return;  // one node, one machine: said above
+  check_written_identity(context);
+  check_written_method(context);
+}
+
+}  // namespace shanty

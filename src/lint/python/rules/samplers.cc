@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "lint/python/rules/rules.h"
+
+namespace shanty {
+
+namespace {
+
+bool is_sampler(const Call& call) { return call.last().ends_with("DistributedSampler"); }
+
+// The start of the first line in a loop's body, and the indentation there.
+struct BodyStart {
+  size_t offset = 0;
+  std::string indentation;
+};
+
+std::optional<BodyStart> body_start(const SyntaxTree& tree, NodeId loop) {
+  const NodeId body = tree.child(loop, "body");
+  if (body == kNoNode) return std::nullopt;
+  const size_t at = tree.begin(body);
+  const size_t line = tree.source().substr(0, at).rfind('\n') + 1;
+  const std::string_view before = tree.source().substr(line, at - line);
+  if (before.find_first_not_of(" \t") != std::string_view::npos) return std::nullopt;
+  return BodyStart{at, std::string(before)};
+}
+
+// `sampler.set_epoch(epoch)` as the first line of the loop over epochs, where both names are seen.
+void add_set_epoch(const Context& context, Finding& finding, const Call& sampler, NodeId loop) {
+  const SyntaxTree& tree = context.tree;
+  const NodeId epoch = tree.child(loop, "left");
+  const NodeId assignment = tree.parent(sampler.node);
+  const NodeId name = tree.child(assignment, "left");
+  const auto start = body_start(tree, loop);
+  if (!tree.is(loop, "for_statement") || !tree.is(epoch, "identifier") || !start ||
+      !tree.is(assignment, "assignment") || !tree.is(name, "identifier") ||
+      context.script.function_of(loop) != sampler.function || tree.begin(loop) < tree.begin(name)) {
+    return;
+  }
+  const std::string_view variable = tree.text(name);
+  // Assigned in a branch, or in several: then it is None elsewhere.
+  const bool may_be_none = context.script.assignments_to(variable, sampler.function).size() > 1 ||
+                           tree.parent(tree.parent(assignment)) != tree.parent(loop);
+  const std::string call = fmt::format("{}.set_epoch({})", variable, tree.text(epoch));
+  finding.edits.push_back({.begin = start->offset,
+                           .end = start->offset,
+                           .text = may_be_none
+                                       ? fmt::format("if {} is not None:\n{}    {}\n{}", variable,
+                                                     start->indentation, call, start->indentation)
+                                       : fmt::format("{}\n{}", call, start->indentation)});
+}
+
+void check_set_epoch(Context& context) {
+  const NodeId loop = context.epoch_loop();
+  if (loop == kNoNode || !context.script.calls_to("set_epoch").empty()) return;
+  for (const Call& call : context.script.calls()) {
+    if (!is_sampler(call)) continue;
+    const std::string_view name = context.given_name(call);
+    if (context.tree.is(context.script.argument(call, "shuffle", 3), "false") ||
+        mentions_any(name, {"val", "test", "eval"}) ||
+        mentions_any(context.tree.text(context.script.argument(call, "dataset", 0)),
+                     {"val", "test", "eval"})) {
+      continue;
+    }
+    Finding& finding = context.add(
+        "SCR001", Severity::kWarning, call.node,
+        fmt::format("nothing calls set_epoch() of this {}: every epoch has the same order, and "
+                    "each rank sees the same batches again",
+                    call.last()));
+    add_set_epoch(context, finding, call, loop);
+    return;
+  }
+}
+
+// Signs that the data is divided in some other way, or need not be.
+bool shards_by_itself(const Context& context) {
+  for (const std::string_view sign :
+       {"istributedSampler", "IterableDataset", "split_dataset_by_node", "webdataset", "WebDataset",
+        "wds.", ".shard(", "dali", "ffcv", "StreamingDataset", "num_replicas", "BatchSampler",
+        "MapDataPipe", "torchdata", "infinite"}) {
+    if (context.mentions(sign)) return true;
+  }
+  // Different seeds: every rank draws an order of its own.
+  for (const Call& call : context.script.calls()) {
+    if (call.last() != "manual_seed" && call.last() != "seed") continue;
+    if (mentions_any(context.tree.text(context.tree.child(call.node, "arguments")), {"rank"})) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_divided(const Context& context, const Call& loader) {
+  if (context.script.has_splat(loader)) return true;
+  for (const std::string_view name : {"sampler", "batch_sampler"}) {
+    const NodeId value = context.script.argument(loader, name);
+    if (value != kNoNode && !context.tree.is(value, "none")) return true;
+  }
+  const NodeId data = context.script.argument(loader, "dataset", 0);
+  const std::initializer_list<std::string_view> kWords = {
+      "rank", "world", "shard", "random", "fake", "dummy", "toy", "synthetic", "replica"};
+  if (mentions_any(context.tree.text(data), kWords)) return true;
+  for (const Assignment* one :
+       context.script.assignments_to(context.tree.text(data), loader.function)) {
+    if (one->value == kNoNode || mentions_any(context.tree.text(one->value), kWords)) return true;
+  }
+  return false;
+}
+
+void check_missing(Context& context) {
+  if (!context.facts.ddp || context.script.calls_to("backward").empty()) return;
+  if (shards_by_itself(context)) return;
+  for (const Call* loader : context.training_loaders()) {
+    if (is_divided(context, *loader)) continue;
+    context.add("SCR002", Severity::kWarning, loader->node,
+                "this loader has no DistributedSampler: every rank goes through the whole dataset, "
+                "so that more GPUs save no time");
+    return;
+  }
+}
+
+void check_shuffle(Context& context) {
+  const SyntaxTree& tree = context.tree;
+  for (const Call* call : context.script.calls_to("DataLoader")) {
+    const NodeId shuffle = context.script.argument(*call, "shuffle");
+    const NodeId sampler = context.script.argument(*call, "sampler");
+    if (!context.script.is_true(shuffle) || sampler == kNoNode || tree.is(sampler, "none"))
+      continue;
+    const bool named = tree.is(sampler, "identifier");
+    const auto given = context.script.assignments_to(tree.text(sampler), call->function);
+    if (named && !std::any_of(given.begin(), given.end(), [&](const Assignment* one) {
+          return one->value != kNoNode && !tree.is(one->value, "none");
+        })) {
+      continue;
+    }
+    Finding& finding = context.add("SCR003", Severity::kError, shuffle,
+                                   "shuffle=True together with a sampler: DataLoader raises "
+                                   "ValueError, since the sampler decides the order");
+    finding.edits.push_back(
+        {.begin = tree.begin(shuffle),
+         .end = tree.end(shuffle),
+         .text = named ? fmt::format("({} is None)", tree.text(sampler)) : std::string("False")});
+  }
+}
+
+}  // namespace
+
+void check_samplers(Context& context) {
+  check_shuffle(context);
+  if (context.facts.managed || context.facts.xla || !context.facts.distributed) return;
+  check_set_epoch(context);
+  check_missing(context);
+}
+
+}  // namespace shanty

@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lint/python/rules/rules.h"
+
+namespace shanty {
+
+namespace {
+
+const std::initializer_list<std::string_view> kWaits = {
+    "barrier",    "wait_for_everyone", "broadcast",  "broadcast_object_list",
+    "all_reduce", "synchronize",       "all_gather", "monitored_barrier",
+    "join"};
+
+NodeId path_of(const Context& context, const Call& save) {
+  return context.script.argument(save, "f", 1);
+}
+
+// The text of an expression and, where it is a name, of what the name is given.
+std::string with_sources(const Context& context, NodeId node, FunctionId function) {
+  std::string out(context.tree.text(node));
+  for (const Assignment* one : context.script.assignments_to(context.tree.text(node), function)) {
+    (out += ' ') += context.tree.text(one->value);
+  }
+  return out;
+}
+
+bool differs_by_rank(const Context& context, const Call& save) {
+  const std::string text = with_sources(context, path_of(context, save), save.function);
+  return mentions_any(text, {"rank", "shard", "local", "worker", "BytesIO", "buf", "process",
+                             "node", "gpu", "host", "tmp"});
+}
+
+void check_all_ranks(Context& context) {
+  for (const Call* save : context.script.calls_to("torch.save")) {
+    const Guard guard = context.guards.of(save->node);
+    if (guard.some() || guard.ordered || guard.callers_unknown || differs_by_rank(context, *save)) {
+      continue;
+    }
+    context.add("CKPT020", Severity::kWarning, save->node,
+                fmt::format("every rank writes {} at the same time",
+                            context.quoted(path_of(context, *save))));
+  }
+}
+
+bool waits_between(const Context& context, FunctionId function, NodeId from, NodeId to) {
+  return std::any_of(kWaits.begin(), kWaits.end(), [&](std::string_view name) {
+    const std::vector<const Call*> calls = context.script.calls_to(name);
+    return std::any_of(calls.begin(), calls.end(), [&](const Call* call) {
+      return call->function == function && call->node > from && call->node < to;
+    });
+  });
+}
+
+// One rank saves, all load the same path further down, and nothing makes them wait.
+void check_read_after(Context& context) {
+  for (const Call* save : context.script.calls_to("torch.save")) {
+    const Guard guard = context.guards.within_function(save->node);
+    if (!guard.one) continue;
+    const std::string_view path = context.tree.text(path_of(context, *save));
+    for (const Call* load : context.script.calls_to("torch.load")) {
+      if (load->function != save->function || load->node < save->node) continue;
+      if (context.tree.text(context.script.argument(*load, "f", 0)) != path) continue;
+      if (context.guards.within_function(load->node).one) continue;
+      if (waits_between(context, save->function, save->node, load->node)) continue;
+      context.add(
+          "CKPT021", Severity::kWarning, load->node,
+          fmt::format("the other ranks load {} while one rank may still write it (line {}): "
+                      "there is no barrier between",
+                      path, context.line(save->node)));
+    }
+  }
+}
+
+// Overwritten again and again under one name, and read at the next start: a kill while it is
+// written leaves nothing.
+void check_in_place(Context& context) {
+  if (context.mentions("os.replace") || context.mentions("os.rename") ||
+      context.mentions("shutil.move") || context.mentions(".rename(") ||
+      context.mentions(".replace(tmp") || context.mentions("shutil.copy")) {
+    return;
+  }
+  for (const Call* save : context.script.calls_to("torch.save")) {
+    const NodeId path = path_of(context, *save);
+    if (path == kNoNode) continue;
+    const bool again =
+        context.script.loop_around(save->node) != kNoNode ||
+        (save->function != kModule &&
+         std::any_of(context.script.uses_of(save->function).begin(),
+                     context.script.uses_of(save->function).end(), [&](const Script::Use& use) {
+                       return context.script.loop_around(use.node) != kNoNode;
+                     }));
+    if (!again) continue;
+    const std::string text = with_sources(context, path, save->function);
+    if (mentions_any(text, {"epoch", "step", "iter", "{", "%", "format", "best", "final"}))
+      continue;
+    const std::vector<const Call*> loads = context.script.calls_to("torch.load");
+    const bool read_again = std::any_of(loads.begin(), loads.end(), [&](const Call* load) {
+      const NodeId loaded = context.script.argument(*load, "f", 0);
+      return context.tree.text(loaded) == context.tree.text(path);
+    });
+    if (!read_again) continue;
+    context.add("CKPT025", Severity::kWarning, save->node,
+                fmt::format("{} is overwritten in place: a kill while it is written leaves no "
+                            "checkpoint to resume from",
+                            context.quoted(path)));
+    return;
+  }
+}
+
+void check_prefix(Context& context) {
+  for (const Call* call : context.script.calls_to("state_dict")) {
+    const NodeId model = context.tree.child(context.tree.child(call->node, "function"), "object");
+    if (!context.is_wrapped(model) || context.is_fsdp_wrapped(model)) continue;
+    NodeId at = call->node;
+    while (at != kNoNode) {
+      const Call* outer = context.script.call_at(at);
+      if (outer != nullptr && outer->name == "torch.save") break;
+      at = context.tree.parent(at);
+    }
+    if (at == kNoNode) continue;
+    Finding& finding = context.add(
+        "CKPT026", Severity::kNote, call->node,
+        fmt::format("the keys of {} begin with \"module.\": only a wrapped model loads them",
+                    context.quoted(call->node)));
+    // A name that is sometimes the plain model has no .module.
+    if (context.script.assignments_to(context.tree.text(model), call->function).size() == 1) {
+      finding.edits.push_back(
+          {.begin = context.tree.end(model), .end = context.tree.end(model), .text = ".module"});
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+void check_saving(Context& context) {
+  if (context.facts.managed) return;
+  check_in_place(context);
+  if (!context.facts.distributed || context.facts.xla) return;
+  check_all_ranks(context);
+  check_read_after(context);
+  check_prefix(context);
+}
+
+}  // namespace shanty
