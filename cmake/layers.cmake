@@ -5,6 +5,7 @@ set(SHANTY_EXTERNAL_base OpenSSL::Crypto)
 set(SHANTY_EXTERNAL_text yaml)
 set(SHANTY_EXTERNAL_lint re2 tree_sitter)
 set(SHANTY_EXTERNAL_cli re2)
+set(SHANTY_EXTERNAL_logs hs re2 z zstd)
 
 function(shanty_add_layers)
   file(STRINGS ${CMAKE_SOURCE_DIR}/src/layers.txt lines REGEX "^[a-z_]+:")

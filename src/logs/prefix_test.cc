@@ -1,0 +1,117 @@
+#include "logs/prefix.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+
+namespace shanty {
+namespace {
+
+constexpr int64_t kAround = 1'764'417'600'000'000'000;  // 2025-11-29T12:00:00Z
+
+struct Line {
+  std::string text;
+  std::string buffer;
+  Prefix prefix;
+  explicit Line(std::string line) : text(std::move(line)) {
+    prefix = read_prefix(text, kAround, buffer);
+  }
+};
+
+TEST(Prefix, ReadsNccl) {
+  const Line line("train-worker-1:77:123 [3] NCCL INFO Bootstrap : Using eth0:10.0.0.2<0>");
+  EXPECT_EQ(line.prefix.node, "train-worker-1");
+  EXPECT_EQ(line.prefix.pid, 77);
+  EXPECT_EQ(line.prefix.rank, -1);
+  EXPECT_EQ(line.prefix.message, "NCCL INFO Bootstrap : Using eth0:10.0.0.2<0>");
+  const Line stamped("[2025-11-29 10:04:05] h-1:7:9 [0] misc/socket.cc:5 NCCL WARN x");
+  EXPECT_EQ(format_utc(stamped.prefix.unix_ns), "2025-11-29T10:04:05.000Z");
+  EXPECT_EQ(stamped.prefix.node, "h-1");
+}
+
+TEST(Prefix, ReadsC10dOfAllVersions) {
+  const Line now(
+      "[rank9]:[E419 13:27:42.301344821 ProcessGroupNCCL.cpp:616] [PG ID 2 PG GUID 5(tp) Rank 1] "
+      "x");
+  EXPECT_EQ(now.prefix.rank, 9);
+  EXPECT_EQ(now.prefix.group_rank, 1);
+  EXPECT_EQ(now.prefix.group, "5(tp)");
+  EXPECT_EQ(format_utc(now.prefix.unix_ns), "2025-04-19T13:27:42.301Z");
+  EXPECT_EQ(now.prefix.message, "x");
+  const Line inside(
+      "[rank9]:[E419 13:27:42.301344821 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught");
+  EXPECT_EQ(inside.prefix.rank, 9);
+  const Line older("[E ProcessGroupNCCL.cpp:455] [Rank 3] Watchdog caught");
+  EXPECT_EQ(older.prefix.rank, 3);
+  const Line between("[PG 0 Rank 2] Timeout at NCCL work: 19");
+  EXPECT_EQ(between.prefix.rank, 2);
+}
+
+TEST(Prefix, ReadsElasticOfAllVersions) {
+  EXPECT_EQ(Line("E0419 13:27:42.301344 77 torch/distributed/elastic/multiprocessing/api.py:869] "
+                 "failed")
+                .prefix.message,
+            "failed");
+  EXPECT_EQ(Line("[2024-05-02 11:21:12,123] torch.distributed.elastic.multiprocessing.api: [ERROR] "
+                 "failed")
+                .prefix.message,
+            "failed");
+  EXPECT_EQ(Line("ERROR:torch.distributed.elastic.multiprocessing.api:failed").prefix.message,
+            "failed");
+  EXPECT_EQ(Line("[INFO] 2021-12-08 12:28:26,050 api: failed").prefix.message, "failed");
+}
+
+TEST(Prefix, PeelsLaunchersInAnyOrder) {
+  const Line tee("[default3]:[rank11]: Traceback (most recent call last):");
+  EXPECT_EQ(tee.prefix.local_rank, 3);
+  EXPECT_EQ(tee.prefix.rank, 11);
+  const Line pod("[pod/train-worker-0/pytorch] 2025-11-29T10:04:05.123456789Z [rank4]: boom");
+  EXPECT_EQ(pod.prefix.pod, "train-worker-0");
+  EXPECT_EQ(pod.prefix.rank, 4);
+  EXPECT_EQ(pod.prefix.message, "boom");
+  const Line ray("\x1b[36m(RayTrainWorker pid=812, ip=10.1.2.3)\x1b[0m boom");
+  EXPECT_EQ(ray.prefix.pid, 812);
+  EXPECT_EQ(ray.prefix.node, "10.1.2.3");
+  EXPECT_EQ(Line("[1,5]<stderr>:boom").prefix.rank, 5);
+  EXPECT_EQ(Line(" 7: boom").prefix.rank, 7);
+  EXPECT_EQ(Line("mpi-job-worker-2: boom").prefix.pod, "mpi-job-worker-2");
+  const Line sys("Nov 29 10:04:05 node-3 kernel: NVRM: Xid");
+  EXPECT_EQ(sys.prefix.node, "node-3");
+  EXPECT_EQ(sys.prefix.message, "NVRM: Xid");
+}
+
+TEST(Prefix, OpensStructuredLines) {
+  const Line docker(R"({"log":"[rank2]: boom\n","stream":"stderr","time":"2025-11-29T10:04:05Z"})");
+  EXPECT_EQ(docker.prefix.rank, 2);
+  EXPECT_EQ(docker.prefix.message, "boom");
+  const Line cri("2025-11-29T10:04:05.1Z stderr F [rank2]: boom");
+  EXPECT_EQ(cri.prefix.message, "boom");
+  const Line structured(R"({"level":"error","rank":6,"ts":1764410645.5,"msg":"boom"})");
+  EXPECT_EQ(structured.prefix.rank, 6);
+  EXPECT_EQ(structured.prefix.message, "boom");
+}
+
+TEST(Prefix, LeavesMessagesAlone) {
+  for (const char* text :
+       {"RuntimeError: NCCL error", "ValueError: 3: bad", "step 12: loss 3", "{not json}", "",
+        "OSError: [Errno 24] Too many open files", "train.py FAILED"}) {
+    EXPECT_EQ(Line(text).prefix.message, text);
+  }
+}
+
+TEST(FileName, TellsWhoWroteIt) {
+  EXPECT_EQ(read_file_name("logs/rank_3.log").rank, 3);
+  EXPECT_EQ(read_file_name("logs/gen-0002/rank-00017.log").rank, 17);
+  EXPECT_EQ(read_file_name("logs/gen-0002/rank-00017.log").generation, 2);
+  EXPECT_EQ(read_file_name("node-1/rank3").rank, 3);
+  EXPECT_EQ(read_file_name("node-1/rank3").node, "node-1");
+  EXPECT_EQ(read_file_name("x/none_abc/attempt_1/2/stderr.log").local_rank, 2);
+  EXPECT_EQ(read_file_name("x/none_abc/attempt_1/2/stderr.log").generation, 1);
+  EXPECT_EQ(read_file_name("0/stdout.log").local_rank, 0);
+  EXPECT_EQ(read_file_name("train-worker-2.log").pod, "train-worker-2");
+  EXPECT_EQ(read_file_name("a.tar.gz: out/7.log").rank, 7);
+  EXPECT_EQ(read_file_name("train.log").rank, -1);
+}
+
+}  // namespace
+}  // namespace shanty
