@@ -1,0 +1,301 @@
+#include "logs/scan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "logs/block_reader.h"
+#include "logs/event_table.h"
+#include "logs/finder.h"
+#include "logs/pattern.h"
+#include "logs/prefix.h"
+#include "text/utf8.h"
+
+namespace shanty {
+namespace {
+
+struct Row {
+  const EventRow* row = nullptr;
+  std::optional<Pattern> pattern;
+  size_t hits_in_block = 0;
+};
+
+// The table of events as the scanner needs it: each needle once, with its rows.
+struct Events {
+  std::vector<Row> rows;
+  std::vector<std::string_view> needles;
+  std::vector<std::vector<uint32_t>> rows_of_needle;
+
+  Events() {
+    std::unordered_map<std::string_view, uint32_t> known;
+    for (const EventRow& row : event_rows()) {
+      const auto [at, added] = known.emplace(row.needle, static_cast<uint32_t>(needles.size()));
+      if (added) {
+        needles.push_back(row.needle);
+        rows_of_needle.emplace_back();
+      }
+      rows_of_needle[at->second].push_back(static_cast<uint32_t>(rows.size()));
+      Row compiled{.row = &row, .pattern = std::nullopt, .hits_in_block = 0};
+      if (!row.pattern.empty()) compiled.pattern.emplace(row.pattern);
+      rows.push_back(std::move(compiled));
+    }
+  }
+};
+
+// What is kept of one event of one origin.
+struct Bucket {
+  size_t kept_first = 0;
+  std::deque<Record> last;
+};
+
+size_t limit_first(Keep keep) { return keep == Keep::kFirst ? kKeepFirst : kKeepSeriesFirst; }
+size_t limit_last(Keep keep) { return keep == Keep::kFirst ? kKeepLast : kKeepSeriesLast; }
+
+std::string cut_text(std::string_view text) {
+  return printable(text.substr(0, std::min(text.size(), kMaxRecordText)));
+}
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  return (a ^ (b + 0x9e3779b97f4a7c15ull + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccdull;
+}
+
+}  // namespace
+
+class LogScanner::Impl {
+ public:
+  Impl() : finder_(events_.needles) {}
+
+  void scan(ByteSource& source, const ScanOptions& options) {
+    options_ = &options;
+    file_ = static_cast<uint32_t>(book_.files.size());
+    name_ = read_file_name(options.name);
+    LogFile file{.name = options.name, .bytes = 0, .lines = 0, .rank = name_.rank, .node = ""};
+    file.node = name_.node;
+    last_time_ = 0;
+    line_ = 0;
+    BlockReader reader(source);
+    while (true) {
+      const auto block = reader.next();
+      if (!block) {
+        book_.notes.push_back(fmt::format("{}: {}", options.name, block.error().message));
+        break;
+      }
+      if (!*block) break;
+      scan_block(**block);
+      file.bytes += (*block)->bytes.size();
+    }
+    file.lines = line_;
+    if (reader.cut_lines() > 0) {
+      book_.notes.push_back(fmt::format("{}: {} lines longer than {} bytes were cut", options.name,
+                                        reader.cut_lines(), BlockReader::kMaxLineBytes));
+    }
+    end_file();
+    book_.files.push_back(std::move(file));
+  }
+
+  LogBook finish() {
+    if (dropped_ > 0) {
+      book_.notes.push_back(
+          fmt::format("{} further lines were recognised but not kept: the limit is {} in all",
+                      dropped_, kMaxRecords));
+    }
+    settle(book_);
+    return std::move(book_);
+  }
+
+ private:
+  void scan_block(const Block& block) {
+    block_ = block;
+    counted_ = 0;
+    line_begin_ = line_end_ = 0;
+    hit_needles_.clear();
+    for (Row& row : events_.rows) row.hits_in_block = 0;
+    finder_.scan(
+        block.bytes,
+        [](void* self, uint32_t needle, size_t end) {
+          static_cast<Impl*>(self)->on_hit(needle, end);
+        },
+        this);
+    end_line();
+    line_ += count_newlines(block.bytes.substr(counted_));
+    if (!block.bytes.ends_with('\n') && !block.bytes.empty()) ++line_;
+  }
+
+  void on_hit(uint32_t needle, size_t end) {
+    if (end > line_end_) {
+      end_line();
+      const char* data = block_.bytes.data();
+      const void* newline = std::memchr(data + end - 1, '\n', block_.bytes.size() - end + 1);
+      line_end_ = newline ? static_cast<size_t>(static_cast<const char*>(newline) - data)
+                          : block_.bytes.size();
+      const void* before = end > 1 ? ::memrchr(data, '\n', end - 1) : nullptr;
+      line_begin_ = before ? static_cast<size_t>(static_cast<const char*>(before) - data) + 1 : 0;
+    }
+    for (const auto& [known, at] : hit_needles_) {
+      if (known == needle) return;
+    }
+    hit_needles_.emplace_back(needle, end);
+  }
+
+  // Takes the line apart in which needles were found.
+  void end_line() {
+    if (hit_needles_.empty()) return;
+    wanted_.clear();
+    size_t first_hit = line_end_;
+    for (const auto& [needle, end] : hit_needles_) {
+      first_hit = std::min(first_hit, end - events_.needles[needle].size());
+      for (const uint32_t row : events_.rows_of_needle[needle]) {
+        if (wants(events_.rows[row], end)) wanted_.push_back(row);
+      }
+    }
+    hit_needles_.clear();
+    if (wanted_.empty()) return;
+    std::sort(wanted_.begin(), wanted_.end());
+    read_line(first_hit);
+  }
+
+  bool wants(Row& row, size_t end) {
+    ++row.hits_in_block;
+    if (row.row->keep == Keep::kSeries) return row.hits_in_block <= kMaxSeriesPerBlock;
+    if (row.row->keep == Keep::kFirst) return true;
+    const std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
+    const size_t speaker = line.substr(0, 200).find(" NCCL ");
+    const std::hash<std::string_view> hash;
+    const uint64_t key = mix(hash(line.substr(0, speaker == line.npos ? 0 : speaker)),
+                             hash(block_.bytes.substr(end, line_end_ - end)));
+    if (samples_.size() >= kMaxSamples) return false;
+    return samples_.insert(key).second;
+  }
+
+  // The part of the line around `at` between carriage returns: progress bars redraw themselves.
+  std::string_view visible_part(size_t at) const {
+    std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
+    const size_t from = line.rfind('\r', at - line_begin_);
+    if (from != line.npos && from + 1 < line.size()) line.remove_prefix(from + 1);
+    return line.substr(0, line.find('\r'));
+  }
+
+  void read_line(size_t first_hit) {
+    line_ += count_newlines(block_.bytes.substr(counted_, line_begin_ - counted_));
+    counted_ = line_begin_;
+    const std::string_view line = visible_part(first_hit);
+    const Prefix prefix = read_prefix(line, options_->around_unix_ns, buffer_);
+    std::string_view matched_id;
+    for (const uint32_t index : wanted_) {
+      const Row& row = events_.rows[index];
+      if (row.row->id == matched_id) continue;
+      captures_.clear();
+      if (row.pattern && !row.pattern->find(prefix.message, captures_)) continue;
+      matched_id = row.row->id;
+      keep(row, make_record(row, prefix));
+    }
+  }
+
+  Record make_record(const Row& row, const Prefix& prefix) {
+    Record record;
+    record.event = row.row->id;
+    record.weight = row.row->weight;
+    record.file = file_;
+    record.line = line_ + 1;
+    record.unix_ns = prefix.unix_ns;
+    record.own_time = prefix.unix_ns != 0;
+    if (!record.own_time && options_->time_at) {
+      record.unix_ns = options_->time_at(block_.offset + line_begin_);
+      record.own_time = record.unix_ns != 0;
+    }
+    if (record.own_time) last_time_ = record.unix_ns;
+    if (record.unix_ns == 0) record.unix_ns = last_time_;
+    record.rank = prefix.rank >= 0 ? prefix.rank : name_.rank;
+    record.local_rank = prefix.local_rank >= 0 ? prefix.local_rank : name_.local_rank;
+    record.pid = prefix.pid;
+    record.node = prefix.node.empty() ? name_.node : prefix.node;
+    record.pod = prefix.pod.empty() ? name_.pod : prefix.pod;
+    record.generation = std::max(name_.generation, 0);
+    for (const auto& [name, value] : captures_) {
+      record.captures.emplace_back(name, printable(value.substr(0, kMaxRecordText)));
+    }
+    if (!prefix.group.empty()) record.captures.emplace_back("group", printable(prefix.group));
+    if (prefix.group_rank >= 0) {
+      record.captures.emplace_back("group_rank", std::to_string(prefix.group_rank));
+    }
+    record.text = cut_text(prefix.message);
+    return record;
+  }
+
+  void keep(const Row& row, Record record) {
+    uint64_t key = std::hash<std::string_view>()(row.row->id);
+    key = mix(key, static_cast<uint64_t>(record.rank));
+    key = mix(key, static_cast<uint64_t>(record.pid));
+    key = mix(key, static_cast<uint64_t>(record.local_rank));
+    key = mix(key, std::hash<std::string>()(record.node));
+    key = mix(key, std::hash<std::string>()(record.pod));
+    if (book_.records.size() + waiting_ >= kMaxRecords) {
+      ++dropped_;
+      ++book_.not_kept[row.row->id];
+      return;
+    }
+    Bucket& bucket = buckets_[key];
+    if (bucket.kept_first < limit_first(row.row->keep)) {
+      ++bucket.kept_first;
+      book_.records.push_back(std::move(record));
+      return;
+    }
+    bucket.last.push_back(std::move(record));
+    ++waiting_;
+    if (bucket.last.size() > limit_last(row.row->keep)) {
+      ++book_.not_kept[bucket.last.front().event];
+      bucket.last.pop_front();
+      --waiting_;
+    }
+  }
+
+  void end_file() {
+    for (auto& [key, bucket] : buckets_) {
+      for (Record& record : bucket.last) book_.records.push_back(std::move(record));
+    }
+    buckets_.clear();
+    samples_.clear();
+    waiting_ = 0;
+  }
+
+  Events events_;
+  Finder finder_;
+  LogBook book_;
+  const ScanOptions* options_ = nullptr;
+  uint32_t file_ = 0;
+  NamePrefix name_;
+  int64_t last_time_ = 0;
+  uint64_t line_ = 0;  // newlines before block offset counted_
+
+  Block block_;
+  size_t counted_ = 0;
+  size_t line_begin_ = 0;
+  size_t line_end_ = 0;
+  std::vector<std::pair<uint32_t, size_t>> hit_needles_;
+  std::vector<uint32_t> wanted_;
+  std::string buffer_;
+  Captures captures_;
+
+  std::unordered_map<uint64_t, Bucket> buckets_;
+  std::unordered_set<uint64_t> samples_;
+  size_t waiting_ = 0;
+  uint64_t dropped_ = 0;
+};
+
+LogScanner::LogScanner() : impl_(std::make_unique<Impl>()) {}
+LogScanner::~LogScanner() = default;
+void LogScanner::scan(ByteSource& source, const ScanOptions& options) {
+  impl_->scan(source, options);
+}
+LogBook LogScanner::finish() { return impl_->finish(); }
+
+}  // namespace shanty

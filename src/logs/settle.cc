@@ -1,0 +1,145 @@
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "logs/log_book.h"
+#include "logs/scan.h"
+
+namespace shanty {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+using Process = std::pair<std::string, int64_t>;  // node, pid
+
+// The rank of a process is the one it has in the largest communicator it took part in.
+void fill_ranks_by_process(LogBook& book) {
+  std::map<Process, std::pair<int64_t, int>> found;  // nranks, rank
+  for (const Record& record : book.records) {
+    if (record.event != "nccl_init" || record.pid < 0) continue;
+    if (record.text.find("parent") != record.text.npos) continue;
+    auto& best = found[{record.node, record.pid}];
+    const int64_t nranks = record.number("nranks");
+    if (nranks > best.first) best = {nranks, static_cast<int>(record.number("r"))};
+  }
+  for (Record& record : book.records) {
+    if (record.rank >= 0 || record.pid < 0) continue;
+    const auto at = found.find({record.node, record.pid});
+    if (at != found.end()) record.rank = at->second.second;
+  }
+}
+
+// Where all lines that say so agree, the others of the file are theirs too.
+void fill_by_file(LogBook& book) {
+  struct Seen {
+    int rank = -1;
+    bool one_rank = true;
+    std::string node;
+    bool one_node = true;
+    std::string pod;
+    bool one_pod = true;
+  };
+  std::vector<Seen> seen(book.files.size());
+  const auto note = [](std::string& known, bool& one, const std::string& value) {
+    if (value.empty()) return;
+    if (known.empty()) known = value;
+    one = one && known == value;
+  };
+  for (const Record& record : book.records) {
+    Seen& file = seen[record.file];
+    if (record.rank >= 0) {
+      if (file.rank < 0) file.rank = record.rank;
+      file.one_rank = file.one_rank && file.rank == record.rank;
+    }
+    note(file.node, file.one_node, record.node);
+    note(file.pod, file.one_pod, record.pod);
+  }
+  for (Record& record : book.records) {
+    const Seen& file = seen[record.file];
+    if (record.rank < 0 && file.one_rank && record.local_rank < 0) record.rank = file.rank;
+    if (record.node.empty() && file.one_node) record.node = file.node;
+    if (record.pod.empty() && file.one_pod) record.pod = file.pod;
+  }
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (book.files[i].rank < 0 && seen[i].one_rank) book.files[i].rank = seen[i].rank;
+    if (book.files[i].node.empty() && seen[i].one_node) book.files[i].node = seen[i].node;
+  }
+}
+
+// "[default3]:" lines that also know their global rank tell it for the others of the file.
+void fill_by_local_rank(LogBook& book) {
+  std::map<std::pair<uint32_t, int>, int> ranks;
+  for (const Record& record : book.records) {
+    if (record.local_rank >= 0 && record.rank >= 0) {
+      ranks.emplace(std::make_pair(record.file, record.local_rank), record.rank);
+    }
+    if (record.event == "summary_rank") {
+      ranks.emplace(std::make_pair(record.file, static_cast<int>(record.number("local"))),
+                    static_cast<int>(record.number("a")));
+    }
+  }
+  for (Record& record : book.records) {
+    if (record.rank >= 0 || record.local_rank < 0) continue;
+    const auto at = ranks.find({record.file, record.local_rank});
+    if (at != ranks.end()) record.rank = at->second;
+  }
+}
+
+// A torchrun agent says when it restarts; what comes later in its file, or later by the clock in
+// another one, belongs to the next generation.
+void fill_generations(LogBook& book) {
+  std::vector<int64_t> restarts;
+  std::map<uint32_t, int> in_file;
+  for (Record& record : book.records) {
+    int& generation = in_file[record.file];
+    record.generation = std::max(record.generation, generation);
+    if (record.event != "restart") continue;
+    ++generation;
+    if (static_cast<size_t>(generation) > restarts.size()) {
+      restarts.push_back(record.own_time ? record.unix_ns : kNever);
+    } else if (record.own_time) {
+      auto& known = restarts[static_cast<size_t>(generation) - 1];
+      known = std::min(known, record.unix_ns);
+    }
+  }
+  for (Record& record : book.records) {
+    if (in_file[record.file] > 0 || record.generation > 0 || !record.own_time) continue;
+    for (const int64_t when : restarts) record.generation += record.unix_ns > when ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+std::string_view Record::get(std::string_view name) const {
+  for (const auto& [key, value] : captures) {
+    if (key == name) return value;
+  }
+  return {};
+}
+
+int64_t Record::number(std::string_view name, int64_t fallback) const {
+  const std::string_view digits = get(name);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return error == std::errc{} && end != digits.data() ? value : fallback;
+}
+
+void settle(LogBook& book) {
+  std::stable_sort(book.records.begin(), book.records.end(), [](const Record& a, const Record& b) {
+    return std::tie(a.file, a.line) < std::tie(b.file, b.line);
+  });
+  fill_ranks_by_process(book);
+  fill_by_local_rank(book);
+  fill_by_file(book);
+  fill_generations(book);
+  std::stable_sort(book.records.begin(), book.records.end(),
+                   [](const Record& a, const Record& b) { return a.unix_ns < b.unix_ns; });
+}
+
+}  // namespace shanty
