@@ -99,6 +99,21 @@ class Cluster:
         self.api.wait(lambda: self.api.get("v1", "Namespace", name) is None,
                       f"namespace {name} is removed", limit_s)
 
+    def make_claim(self, namespace: str, name: str, mode: str = "ReadWriteMany") -> None:
+        """A bound PersistentVolumeClaim; the kubelet keeps a directory for it."""
+        volume = f"{namespace}-{name}"
+        size = {"storage": "1Gi"}
+        self.api.create({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+            "spec": {"capacity": size, "accessModes": [mode], "storageClassName": "",
+                     "persistentVolumeReclaimPolicy": "Retain",
+                     "claimRef": {"namespace": namespace, "name": name},
+                     "nfs": {"server": "storage.test", "path": f"/{volume}"}}})
+        self.api.create({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"accessModes": [mode], "storageClassName": "", "volumeName": volume,
+                     "resources": {"requests": size}}}, namespace)
+
     def shanty(self, *args, env: dict | None = None, **options) -> subprocess.CompletedProcess:
         """Runs the real binary on the cluster's network."""
         return subprocess.run(

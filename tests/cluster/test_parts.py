@@ -1,0 +1,49 @@
+"""The parts of the tests' kubelet that need no cluster."""
+
+import struct
+
+import pytest
+
+from .kubelet.dns import parse_question
+from .kubelet.environment import NotYet, expand, field_of
+from .kubelet.images import find
+from .kubelet.server import last_lines
+from .quantity import divided, quantity
+
+
+@pytest.mark.parametrize("text, made", [
+    ("$(A)-$(B)", "1-2"), ("$$(A)", "$(A)"), ("$(MISSING)", "$(MISSING)"), ("$A $(A", "$A $(A"),
+])
+def test_variables_are_expanded_as_kubernetes_says(text, made):
+    assert expand(text, {"A": "1", "B": "2"}) == made
+
+
+def test_fields_of_a_pod():
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u",
+                        "annotations": {"batch.kubernetes.io/job-completion-index": "3"}}, "spec": {}}
+    path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    assert field_of(pod, path, {}) == "3"
+    assert field_of(pod, "status.podIP", {"status.podIP": "10.0.0.9"}) == "10.0.0.9"
+    assert field_of(pod, "metadata.labels['absent']", {}) == ""
+
+
+def test_quantities():
+    assert quantity("1500m") == 1.5 and quantity("2Gi") == 2 << 30 and quantity("3k") == 3000
+    assert divided("1500m", "1") == "2" and divided("2Gi", "1Mi") == "2048"
+
+
+def test_an_image_nobody_described_cannot_be_pulled():
+    assert find({"a:.*": {"user": 7}}, "a:1")["user"] == 7
+    with pytest.raises(NotYet, match='"b:1"'):
+        find({"a:.*": {}}, "b:1")
+
+
+def test_last_lines():
+    assert last_lines(b"a\nb\nc", 2) == b"b\nc" and last_lines(b"a\n", 0) == b""
+
+
+def test_a_question_of_dns():
+    packet = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + b"\x01A\x03svc\x00" + struct.pack("!HH", 1, 1)
+    assert parse_question(packet) == (["a", "svc"], 1, len(packet))
+    with pytest.raises((IndexError, struct.error)):
+        parse_question(packet[:14])
