@@ -10,7 +10,7 @@
 #include "logs/ansi.h"
 #include "logs/pattern.h"
 #include "logs/stamp.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty {
 namespace {
