@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 #include "text/utf8.h"
 
 namespace shanty::kube {

@@ -12,7 +12,7 @@
 #include "kube/discovery.h"
 #include "kube/retry.h"
 #include "net/address.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::kube {
 namespace {

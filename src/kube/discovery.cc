@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::kube {
 namespace {

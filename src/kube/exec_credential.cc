@@ -10,7 +10,7 @@
 #include "base/base64.h"
 #include "net/address.h"
 #include "os/capture.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::kube {
 namespace {

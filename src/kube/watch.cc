@@ -7,7 +7,7 @@
 
 #include "kube/api_error.h"
 #include "net/url.h"
-#include "run/json_fields.h"
+#include "text/json_fields.h"
 
 namespace shanty::kube {
 namespace {
