@@ -1,10 +1,8 @@
-# Generated sources: the table of verbs, from the files in src/cli/verbs/, and the Python side.
-file(GLOB verb_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/verbs/*.cc)
-list(FILTER verb_files EXCLUDE REGEX "_test\\.cc$")
-set(declarations "")
-set(entries "")
-foreach(file IN LISTS verb_files)
-  get_filename_component(name ${file} NAME_WE)
+# Generated sources: the table of verbs, from the files in src/cli/verbs/, the table of the linter's
+# rules, and the Python side.
+
+# foo_bar -> kFooBar
+function(shanty_symbol_of name out)
   string(REPLACE "_" ";" words ${name})
   set(symbol "k")
   foreach(word IN LISTS words)
@@ -13,6 +11,16 @@ foreach(file IN LISTS verb_files)
     string(TOUPPER ${first} first)
     string(APPEND symbol "${first}${rest}")
   endforeach()
+  set(${out} ${symbol} PARENT_SCOPE)
+endfunction()
+
+file(GLOB verb_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/verbs/*.cc)
+list(FILTER verb_files EXCLUDE REGEX "_test\\.cc$")
+set(declarations "")
+set(entries "")
+foreach(file IN LISTS verb_files)
+  get_filename_component(name ${file} NAME_WE)
+  shanty_symbol_of(${name} symbol)
   string(APPEND declarations "extern const Verb ${symbol}Verb;\n")
   string(APPEND entries "    &${symbol}Verb,\n")
 endforeach()
@@ -50,3 +58,30 @@ add_custom_command(
   DEPENDS ${page_files} ${CMAKE_SOURCE_DIR}/cmake/embed_pages.cmake
   COMMENT "Embedding the pages of the causes")
 set(SHANTY_GENERATED_causes ${CMAKE_BINARY_DIR}/generated/cause_pages.cc)
+
+# The table of the linter's rules, from the files in src/lint/rules/.
+file(GLOB rule_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/lint/rules/*.cc)
+list(FILTER rule_files EXCLUDE REGEX "_test\\.cc$")
+set(declarations "")
+set(entries "")
+foreach(file IN LISTS rule_files)
+  get_filename_component(name ${file} NAME_WE)
+  shanty_symbol_of(${name} symbol)
+  string(APPEND declarations "extern const std::span<const Rule> ${symbol}Rules;\n")
+  string(APPEND entries "      ${symbol}Rules,\n")
+endforeach()
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/rule_table.cc CONTENT
+"#include \"lint/rule.h\"
+
+namespace shanty {
+
+${declarations}
+std::span<const std::span<const Rule>> all_rules() {
+  static const std::span<const Rule> kAll[] = {
+${entries}  };
+  return kAll;
+}
+
+}  // namespace shanty
+" @ONLY)
+set(SHANTY_GENERATED_lint ${CMAKE_BINARY_DIR}/generated/rule_table.cc)

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "causes/finding.h"
+
+namespace shanty {
+
+// What is wrong with one variable of NCCL or of torch's NCCL side, wherever it is written.
+struct VariableProblem {
+  std::string code;
+  std::string message;
+  std::string new_name;              // the variable should be called so
+  std::string new_value;             // or have this value
+  std::optional<Severity> severity;  // other than the catalogue's
+};
+
+// Nothing: the variable is fine, or none of theirs.
+std::optional<VariableProblem> check_nccl_variable(std::string_view name, std::string_view value);
+
+}  // namespace shanty

@@ -1,0 +1,283 @@
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "lint/case_questions.h"
+#include "text/utf8.h"
+
+namespace shanty {
+namespace {
+
+bool is_image_for_training(const Dockerfile& file) {
+  const DockerStage* base = file.base();
+  if (base == nullptr) return false;
+  for (std::string_view part :
+       {"cuda", "pytorch", "torch", "rocm", "nemo", "megatron", "deepspeed"}) {
+    if (contains(base->image, part)) return true;
+  }
+  return std::any_of(file.instructions.begin(), file.instructions.end(),
+                     [](const auto& i) { return i.name == "RUN" && i.mentions("torch"); });
+}
+
+std::string_view tag_of(std::string_view image) {
+  const size_t slash = image.rfind('/');
+  const size_t colon = image.find(':', slash == image.npos ? 0 : slash);
+  return colon == image.npos ? std::string_view() : image.substr(colon + 1);
+}
+
+void movable_base(const Dockerfile& file, Report& report) {
+  const DockerStage* base = file.base();
+  if (base == nullptr || !is_image_for_training(file) || is_placeholder(base->image)) return;
+  const bool is_fixed = contains(base->image, "@") || base->image == "scratch" ||
+                        (!tag_of(base->image).empty() && tag_of(base->image) != "latest");
+  if (is_fixed || contains(base->image, "$")) return;
+  report.add("IMG001", report.places().place(base->offset),
+             fmt::format("the base {} is whatever was pushed last: tomorrow's image has another "
+                         "torch and another CUDA",
+                         in_quotes(base->image)));
+}
+
+void devel_base(const Dockerfile& file, Report& report) {
+  const DockerStage* base = file.base();
+  if (base == nullptr || !contains(tag_of(base->image), "devel")) return;
+  const auto instructions = file.final_instructions();
+  const bool compiles = std::any_of(instructions.begin(), instructions.end(), [](const auto* i) {
+    return i->name == "RUN" &&
+           (i->mentions("flash-attn") || i->mentions("flash_attn") || i->mentions("apex") ||
+            i->mentions("setup.py") || i->mentions("deepspeed") || i->mentions("nvcc") ||
+            i->mentions("make") || i->mentions("no-build-isolation"));
+  });
+  Finding& finding = report.add(
+      "IMG004", report.places().place(base->offset),
+      fmt::format("the image stands on {}: compilers and headers are several GB that every node "
+                  "pulls",
+                  in_quotes(base->image)));
+  if (compiles) finding.severity = Severity::kNote;
+}
+
+// Calls `see(word)` for each word of a RUN instruction of the image.
+template <typename See>
+void each_run_word(const Dockerfile& file, const See& see) {
+  for (const DockerInstruction* instruction : file.final_instructions()) {
+    if (instruction->name != "RUN") continue;
+    for (size_t i = 0; i < instruction->words.size(); ++i) see(*instruction, i);
+  }
+}
+
+std::string_view base_name(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? path : path.substr(slash + 1);
+}
+
+// The index of "install" of a command such as `pip install`, `python -m pip install`.
+bool is_pip_install(const DockerInstruction& instruction, size_t i) {
+  const auto& words = instruction.words;
+  if (words[i].text != "install" || i == 0) return false;
+  const std::string_view before = base_name(words[i - 1].text);
+  return before == "pip" || before == "pip3";
+}
+
+// The words after `install` up to the end of the command.
+std::vector<const DockerWord*> arguments_after(const DockerInstruction& instruction, size_t i) {
+  std::vector<const DockerWord*> out;
+  for (size_t j = i + 1; j < instruction.words.size(); ++j) {
+    const std::string& text = instruction.words[j].text;
+    if (text == ";" || text == "&&" || text == "||" || text == "|") break;
+    out.push_back(&instruction.words[j]);
+  }
+  return out;
+}
+
+// "torch==2.3" -> "torch", "torch[extra]>=2" -> "torch".
+std::string_view package_of(std::string_view requirement) {
+  return requirement.substr(0, requirement.find_first_of("=<>!~[;@ "));
+}
+
+void conda(const Dockerfile& file, Report& report) {
+  bool is_found = false;
+  each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
+    const std::string_view command = base_name(instruction.words[i].text);
+    const bool installs =
+        (command == "conda" || command == "mamba") && i + 1 < instruction.words.size() &&
+        (instruction.words[i + 1].text == "install" || instruction.words[i + 1].text == "create" ||
+         instruction.words[i + 1].text == "env");
+    if (is_found || !installs || !is_image_for_training(file)) return;
+    is_found = true;
+    report.add(
+        "IMG005", report.places().place(instruction.words[i].offset),
+        "conda brings its own CUDA, NCCL and Python beside those of the base: gigabytes that "
+        "every node pulls, and two NCCLs to choose from");
+  });
+}
+
+void opencv(const Dockerfile& file, Report& report) {
+  const bool has_gl =
+      std::any_of(file.instructions.begin(), file.instructions.end(), [](const auto& i) {
+        return i.name == "RUN" &&
+               (i.mentions("libgl1") || i.mentions("libGL") || i.mentions("mesa"));
+      });
+  if (has_gl) return;
+  each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
+    if (!is_pip_install(instruction, i)) return;
+    for (const DockerWord* word : arguments_after(instruction, i)) {
+      const std::string_view package = package_of(word->text);
+      if (package != "opencv-python" && package != "opencv-contrib-python") continue;
+      Finding& finding =
+          report.add("IMG006", report.places().place(word->offset),
+                     fmt::format("{} needs libGL of a desktop: `import cv2` fails in "
+                                 "this image",
+                                 package));
+      if (report.source().text.substr(word->offset, package.size()) == package)
+        finding.edits.push_back(
+            {word->offset + package.size(), word->offset + package.size(), "-headless"});
+    }
+  });
+}
+
+void pip_cache(const Dockerfile& file, Report& report) {
+  const bool is_off = find_variable(file.env, "PIP_NO_CACHE_DIR") != nullptr;
+  bool is_found = false;
+  each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
+    if (is_off || is_found || !is_pip_install(instruction, i)) return;
+    const bool has_flag = instruction.mentions("--no-cache-dir") ||
+                          instruction.mentions("type=cache") ||
+                          instruction.mentions("cache purge") || instruction.mentions(".cache");
+    if (has_flag || !is_image_for_training(file)) return;
+    is_found = true;
+    Finding& finding =
+        report.add("IMG007", report.places().place(instruction.words[i].offset),
+                   "pip keeps what it downloaded in the layer: torch alone leaves some GB");
+    const size_t end = instruction.words[i].offset + std::string_view("install").size();
+    finding.edits.push_back({end, end, " --no-cache-dir"});
+  });
+}
+
+bool is_git_or_index(const std::vector<const DockerWord*>& words) {
+  return std::any_of(words.begin(), words.end(), [](const DockerWord* word) {
+    return contains(word->text, "download.pytorch.org/whl/cu") ||
+           contains(word->text, "download.pytorch.org/whl/cpu") ||
+           contains(word->text, "download.pytorch.org/whl/rocm") ||
+           contains(word->text, "whl/nightly") || word->text == "-c" ||
+           contains(word->text, "constraint");
+  });
+}
+
+bool has_torch_in_base(const Dockerfile& file) {
+  const DockerStage* base = file.base();
+  return base != nullptr && (contains(base->image, "pytorch/pytorch") ||
+                             contains(base->image, "nvcr.io/nvidia/pytorch") ||
+                             contains(base->image, "nvcr.io/nvidia/nemo"));
+}
+
+void torch_install(const Dockerfile& file, Report& report) {
+  each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
+    if (!is_pip_install(instruction, i)) return;
+    const auto arguments = arguments_after(instruction, i);
+    for (const DockerWord* word : arguments) {
+      if (package_of(word->text) != "torch") continue;
+      const Place place = report.places().place(word->offset);
+      if (has_torch_in_base(file)) {
+        report.add("VER002", place,
+                   fmt::format("this replaces the torch of {}, which was built with its CUDA and "
+                               "NCCL",
+                               in_quotes(file.base()->image)));
+      } else if (word->text == "torch" && !is_git_or_index(arguments)) {
+        report.add("VER001", place,
+                   "torch without a version: from 2.11 on that is a build for CUDA 13, which needs "
+                   "a driver of 580 or later on every node");
+      }
+    }
+  });
+}
+
+// The CUDA of a word such as ".../whl/cu121": 12; of an image "nvidia/cuda:11.8.0-...": 11.
+std::optional<int64_t> cuda_major(std::string_view text, std::string_view mark) {
+  const size_t at = text.find(mark);
+  if (at == text.npos) return {};
+  const std::string_view digits = text.substr(at + mark.size(), 2);
+  return count_of(digits);
+}
+
+void cuda_of_wheel(const Dockerfile& file, Report& report) {
+  const DockerStage* base = file.base();
+  if (base == nullptr) return;
+  const auto of_base = cuda_major(base->image, "nvidia/cuda:");
+  const bool is_devel = contains(base->image, "devel");
+  if (!of_base || !is_devel) return;
+  each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
+    const auto of_wheel = cuda_major(instruction.words[i].text, "whl/cu");
+    if (!of_wheel || *of_wheel == *of_base) return;
+    report.add("VER003", report.places().place(instruction.words[i].offset),
+               fmt::format("torch for CUDA {} on a base with the compiler of CUDA {}: extensions "
+                           "built here do not load",
+                           *of_wheel, *of_base));
+  });
+}
+
+void other_nccl(const Dockerfile& file, Report& report) {
+  each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
+    const std::string_view package = package_of(instruction.words[i].text);
+    const bool is_system = package == "libnccl2" || package == "libnccl-dev";
+    const bool is_wheel = package == "nvidia-nccl-cu12" || package == "nvidia-nccl-cu13" ||
+                          package == "nvidia-nccl-cu11";
+    if (!is_system && !is_wheel) return;
+    Finding& finding = report.add(
+        "VER005", report.places().place(instruction.words[i].offset),
+        fmt::format("{} beside the NCCL that torch brings: which one is loaded depends on "
+                    "the order of paths",
+                    package));
+    if (is_system) finding.severity = Severity::kNote;
+  });
+}
+
+void apt_lists(const Dockerfile& file, Report& report) {
+  for (const DockerInstruction* instruction : file.final_instructions()) {
+    const bool installs = instruction->name == "RUN" && instruction->mentions("apt-get install");
+    if (!installs || !is_image_for_training(file)) continue;
+    if (instruction->mentions("apt-get update") || instruction->mentions("type=cache")) continue;
+    report.add(
+        "IMG008", report.places().place(instruction->offset),
+        "apt-get install without apt-get update in the same RUN: a cached layer's lists name "
+        "packages that are gone");
+    return;
+  }
+}
+
+void code_before_packages(const Dockerfile& file, Report& report) {
+  const DockerInstruction* copy = nullptr;
+  for (const DockerInstruction* instruction : file.final_instructions()) {
+    const auto& words = instruction->words;
+    const bool is_copy = instruction->name == "COPY" || instruction->name == "ADD";
+    const bool is_all =
+        is_copy && words.size() == 2 && (words[0].text == "." || words[0].text == "./");
+    if (is_all && copy == nullptr) copy = instruction;
+    const bool installs = instruction->name == "RUN" && instruction->mentions("pip") &&
+                          instruction->mentions("install") && instruction->mentions("requirements");
+    if (!installs || copy == nullptr || !is_image_for_training(file)) continue;
+    report.add(
+        "IMG009", report.places().place(copy->offset),
+        "all code is copied before the packages are installed: each change of a line installs "
+        "them again and makes new layers for every node");
+    return;
+  }
+}
+
+constexpr Rule kRules[] = {
+    {"IMG001", DockerfileRule{movable_base}},
+    {"IMG004", DockerfileRule{devel_base}},
+    {"IMG005", DockerfileRule{conda}},
+    {"IMG006", DockerfileRule{opencv}},
+    {"IMG007", DockerfileRule{pip_cache}},
+    {"IMG008", DockerfileRule{apt_lists}},
+    {"IMG009", DockerfileRule{code_before_packages}},
+    {"VER001 VER002", DockerfileRule{torch_install}},
+    {"VER003", DockerfileRule{cuda_of_wheel}},
+    {"VER005", DockerfileRule{other_nccl}},
+};
+
+}  // namespace
+
+extern const std::span<const Rule> kDockerfileRules = kRules;
+
+}  // namespace shanty

@@ -1,0 +1,57 @@
+#include "lint/secret_words.h"
+
+#include <algorithm>
+#include <string>
+
+#include "lint/manifest/ref.h"
+
+namespace shanty {
+namespace {
+
+constexpr size_t kShortestSecret = 8;
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return out;
+}
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+bool is_secret_name(const std::string& name) {
+  constexpr std::string_view kEnds[] = {
+      "TOKEN",         "PASSWORD",   "PASSWD",     "SECRET",      "API_KEY",
+      "APIKEY",        "SECRET_KEY", "ACCESS_KEY", "PRIVATE_KEY", "SECRET_ACCESS_KEY",
+      "ACCESS_KEY_ID", "CREDENTIALS"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](std::string_view end) { return ends_with(name, end); });
+}
+
+// Words that stand where the secret is to be put.
+bool is_stand_in(const std::string& value) {
+  for (std::string_view part : {"YOUR", "CHANGE", "REPLACE", "EXAMPLE", "XXX", "...", "TODO",
+                                "DUMMY", "PLACEHOLDER", "INSERT", "***", "TOKEN_HERE", "PASTE"}) {
+    if (value.find(part) != value.npos) return true;
+  }
+  return false;
+}
+
+bool is_path_or_flag(std::string_view value) {
+  return value.front() == '/' || value == "true" || value == "false" ||
+         value.find("://") != value.npos || value.find_first_not_of("0123456789") == value.npos;
+}
+
+}  // namespace
+
+bool is_written_secret(std::string_view name, std::string_view value) {
+  if (value.size() < kShortestSecret || is_placeholder(value) || is_path_or_flag(value))
+    return false;
+  if (value.find(' ') != value.npos) return false;
+  return is_secret_name(upper(name)) && !is_stand_in(upper(value));
+}
+
+}  // namespace shanty
