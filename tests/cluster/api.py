@@ -92,6 +92,13 @@ class Api:
             }
         return self.kinds[api_version][kind]
 
+    def serves(self, api_version: str, kind: str) -> bool:
+        try:
+            self.plural(api_version, kind)
+            return True
+        except (ApiError, KeyError):
+            return False
+
     def path_of(self, thing: dict, namespace: str = "default", named: bool = True) -> str:
         meta = thing["metadata"]
         return self.path(thing["apiVersion"], thing["kind"], meta.get("namespace", namespace),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from .sandbox import API_ADDRESS
 NODES = 2
 FIRST_NODE_ADDRESS = "10.244.255.{}"
 TRAIN_IMAGE = "registry.local/ml/train:1"
+SHANTY_IMAGE = "registry.local/shanty:test"
 HERE = Path(__file__).resolve().parent
 
 
@@ -77,9 +79,13 @@ class Cluster:
         """What an image name stands for (kubelet/images.py)."""
         python = sorted({sys.prefix, sys.base_prefix})
         binaries = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+        program = self.directory / "image" / "usr" / "local" / "bin" / "shanty"
+        program.parent.mkdir(parents=True)
+        shutil.copy2(self.root / "build" / "shanty", program)
         train = {"binds": python, "env": {"PATH": binaries, "OMP_NUM_THREADS": "1"}, "user": 0}
         return {
             r"registry\.local/ml/.*": train,
+            r".*/shanty(:.*)?": {"root": str(self.directory / "image")},
             r"(docker\.io/)?(library/)?(busybox|alpine)(:.*)?": {"root": str(HERE / "images/alpine")},
         }
 
@@ -94,10 +100,9 @@ class Cluster:
                       f"the default service account of {name} exists")
         return name
 
-    def drop_namespace(self, name: str, limit_s: float = 60) -> None:
+    def drop_namespace(self, name: str) -> None:
+        """Removes it with all that is in it; nobody waits for that."""
         self.api.delete("v1", "Namespace", name)
-        self.api.wait(lambda: self.api.get("v1", "Namespace", name) is None,
-                      f"namespace {name} is removed", limit_s)
 
     def make_claim(self, namespace: str, name: str, mode: str = "ReadWriteMany") -> None:
         """A bound PersistentVolumeClaim; the kubelet keeps a directory for it."""
@@ -113,6 +118,11 @@ class Cluster:
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
             "spec": {"accessModes": [mode], "storageClassName": "", "volumeName": volume,
                      "resources": {"requests": size}}}, namespace)
+
+    def claim_directory(self, namespace: str, name: str) -> Path:
+        path = self.directory / "kubelet" / "claims" / namespace / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
 
     def shanty(self, *args, env: dict | None = None, **options) -> subprocess.CompletedProcess:
         """Runs the real binary on the cluster's network."""

@@ -74,6 +74,9 @@ class Operators:
                 lambda: condition_of(self.api.get(crd["apiVersion"], crd["kind"],
                                                   crd["metadata"]["name"]), "Established") == "True",
                 f"{crd['metadata']['name']} is established")
+            names = crd["spec"]["names"]
+            self.api.wait(lambda: self.api.serves(f"{crd['spec']['group']}/{served(crd)}", names["kind"]),
+                          f"{names['kind']} is in the discovery")
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             list(pool.map(install, crds))
@@ -125,6 +128,10 @@ class Operators:
                 return False
 
         self.api.wait(tried, what, 30)
+
+
+def served(crd: dict) -> str:
+    return next(version["name"] for version in crd["spec"]["versions"] if version["served"])
 
 
 def jobset(on: Operators) -> None:
