@@ -1,10 +1,10 @@
-# Generated sources: the table of verbs, from the files in src/cli/verbs/, the table of the linter's
-# rules, and the Python side.
+# Generated sources: tables of what the files of a directory define, the Python side, the pages of
+# the causes.
 
-# foo_bar -> kFooBar
+# foo_bar -> FooBar
 function(shanty_symbol_of name out)
   string(REPLACE "_" ";" words ${name})
-  set(symbol "k")
+  set(symbol "")
   foreach(word IN LISTS words)
     string(SUBSTRING ${word} 0 1 first)
     string(SUBSTRING ${word} 1 -1 rest)
@@ -14,28 +14,63 @@ function(shanty_symbol_of name out)
   set(${out} ${symbol} PARENT_SCOPE)
 endfunction()
 
-file(GLOB verb_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/verbs/*.cc)
-list(FILTER verb_files EXCLUDE REGEX "_test\\.cc$")
-set(declarations "")
-set(entries "")
-foreach(file IN LISTS verb_files)
-  get_filename_component(name ${file} NAME_WE)
-  shanty_symbol_of(${name} symbol)
-  string(APPEND declarations "extern const Verb ${symbol}Verb;\n")
-  string(APPEND entries "    &${symbol}Verb,\n")
-endforeach()
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/verb_table.cc CONTENT
-"#include \"cli/verb_table.h\"
+# Writes generated/NAME.cc: a declaration for each file of src/DIRECTORY, then BEFORE, an entry for
+# each, AFTER. In both, <Symbol> is FooBar and <file> foo_bar for foo_bar.cc.
+function(shanty_table name directory)
+  cmake_parse_arguments(PARSE_ARGV 2 at "" "HEADER;DECLARATION;ENTRY;BEFORE;AFTER" "")
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${directory}/*.cc)
+  list(FILTER files EXCLUDE REGEX "_test\\.cc$")
+  set(declarations "")
+  set(entries "")
+  foreach(file IN LISTS files)
+    get_filename_component(stem ${file} NAME_WE)
+    shanty_symbol_of(${stem} symbol)
+    foreach(what DECLARATION ENTRY)
+      string(REPLACE "<Symbol>" "${symbol}" text "${at_${what}}")
+      string(REPLACE "<file>" "${stem}" text "${text}")
+      if(what STREQUAL DECLARATION)
+        string(APPEND declarations "${text}\n")
+      else()
+        string(APPEND entries "    ${text}\n")
+      endif()
+    endforeach()
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${name}.cc CONTENT
+"#include \"${at_HEADER}\"
 
 namespace shanty {
 
 ${declarations}
-const Verb* const kVerbs[] = {
-${entries}};
-const size_t kVerbCount = sizeof kVerbs / sizeof kVerbs[0];
+${at_BEFORE}
+${entries}${at_AFTER}
 
 }  // namespace shanty
 " @ONLY)
+endfunction()
+
+# `const TYPE* const kTYPEs[]` with kTYPECount: pointers to each file's `extern const TYPE kFooSUFFIX`.
+function(shanty_pointers name directory type suffix header)
+  shanty_table(${name} ${directory}
+    HEADER ${header}
+    DECLARATION "extern const ${type} k<Symbol>${suffix};"
+    ENTRY "&k<Symbol>${suffix},"
+    BEFORE "const ${type}* const k${type}s[] = {"
+    AFTER "};\nconst size_t k${type}Count = sizeof k${type}s / sizeof k${type}s[0];")
+endfunction()
+
+shanty_pointers(verb_table cli/verbs Verb Verb cli/verb_table.h)
+set(SHANTY_GENERATED_cli ${CMAKE_BINARY_DIR}/generated/verb_table.cc)
+
+shanty_pointers(target_table render/targets RenderTarget Target render/target.h)
+set(SHANTY_GENERATED_render ${CMAKE_BINARY_DIR}/generated/target_table.cc)
+
+shanty_table(rule_table lint/rules
+  HEADER lint/rule.h
+  DECLARATION "extern const std::span<const Rule> k<Symbol>Rules;"
+  ENTRY "k<Symbol>Rules,"
+  BEFORE "std::span<const std::span<const Rule>> all_rules() {\n  static const std::span<const Rule> kAll[] = {"
+  AFTER "  };\n  return kAll;\n}")
+set(SHANTY_GENERATED_lint ${CMAKE_BINARY_DIR}/generated/rule_table.cc)
 
 file(GLOB_RECURSE python_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/shanty/*.py
      ${CMAKE_SOURCE_DIR}/python/shanty_boot/*.py)
@@ -47,7 +82,6 @@ add_custom_command(
   DEPENDS ${python_files} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   COMMENT "Embedding the Python side")
 set(SHANTY_GENERATED_launch ${CMAKE_BINARY_DIR}/generated/embedded_python.cc)
-set(SHANTY_GENERATED_cli ${CMAKE_BINARY_DIR}/generated/verb_table.cc)
 
 file(GLOB page_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/causes/pages/*/*.md)
 add_custom_command(
@@ -58,30 +92,3 @@ add_custom_command(
   DEPENDS ${page_files} ${CMAKE_SOURCE_DIR}/cmake/embed_pages.cmake
   COMMENT "Embedding the pages of the causes")
 set(SHANTY_GENERATED_causes ${CMAKE_BINARY_DIR}/generated/cause_pages.cc)
-
-# The table of the linter's rules, from the files in src/lint/rules/.
-file(GLOB rule_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/lint/rules/*.cc)
-list(FILTER rule_files EXCLUDE REGEX "_test\\.cc$")
-set(declarations "")
-set(entries "")
-foreach(file IN LISTS rule_files)
-  get_filename_component(name ${file} NAME_WE)
-  shanty_symbol_of(${name} symbol)
-  string(APPEND declarations "extern const std::span<const Rule> ${symbol}Rules;\n")
-  string(APPEND entries "      ${symbol}Rules,\n")
-endforeach()
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/rule_table.cc CONTENT
-"#include \"lint/rule.h\"
-
-namespace shanty {
-
-${declarations}
-std::span<const std::span<const Rule>> all_rules() {
-  static const std::span<const Rule> kAll[] = {
-${entries}  };
-  return kAll;
-}
-
-}  // namespace shanty
-" @ONLY)
-set(SHANTY_GENERATED_lint ${CMAKE_BINARY_DIR}/generated/rule_table.cc)

@@ -37,7 +37,6 @@ std::string_view gang_name(GangMechanism mechanism) {
 
 KubernetesOffer newest_kubernetes_offer() {
   KubernetesOffer offer;
-  offer.server = {1, 37};
   offer.kinds = {
       {"", "v1", "Pod", "pods"},
       {"", "v1", "Service", "services"},
@@ -53,14 +52,28 @@ KubernetesOffer newest_kubernetes_offer() {
       {"batch.volcano.sh", "v1alpha1", "Job", "jobs"},
       {"scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"},
       {"scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"},
-      {"scheduling.k8s.io", "v1beta1", "Workload", "workloads"},
-      {"scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups"},
       {"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues"},
       {"ray.io", "v1", "RayJob", "rayjobs"},
   };
+  set_kubernetes_version(offer, {1, 37});
   offer.schedulers = {"default-scheduler"};
   offer.trainer = MinorVersion{2, 3};
   return offer;
+}
+
+// Gang scheduling of Kubernetes itself, by release: a Workload that holds the groups in 1.35,
+// groups of their own from 1.36 on.
+void set_kubernetes_version(KubernetesOffer& offer, MinorVersion version) {
+  offer.server = version;
+  std::erase_if(offer.kinds, [](const ServedKind& k) { return k.group == "scheduling.k8s.io"; });
+  if (version < MinorVersion{1, 35}) return;
+  const char* api = version >= MinorVersion{1, 37}   ? "v1beta1"
+                    : version >= MinorVersion{1, 36} ? "v1alpha2"
+                                                     : "v1alpha1";
+  offer.kinds.push_back({"scheduling.k8s.io", api, "Workload", "workloads"});
+  if (version >= MinorVersion{1, 36}) {
+    offer.kinds.push_back({"scheduling.k8s.io", api, "PodGroup", "podgroups"});
+  }
 }
 
 }  // namespace shanty

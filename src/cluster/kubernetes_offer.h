@@ -112,5 +112,7 @@ std::string_view gang_name(GangMechanism mechanism);
 // The newest of everything that shanty knows, for rendering without a cluster at hand. What only a
 // cluster can tell (resources, models, taints, storage classes, networks) is empty.
 KubernetesOffer newest_kubernetes_offer();
+// Makes it that of an older or newer server, where the version decides what is served.
+void set_kubernetes_version(KubernetesOffer& offer, MinorVersion version);
 
 }  // namespace shanty

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ enum class Framework { kDdp, kFsdp, kOther };
 enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class Dtype { kFp32, kBf16, kFp16 };
 enum class Optimizer { kAdamw, kAdam, kSgd, kOther };
+enum class CodeSource { kAuto, kConfigMap, kGit, kImage };
+enum class PullPolicy { kIfNotPresent, kAlways, kNever };
 
 struct NodeRange {
   uint64_t min = 1;
@@ -44,13 +47,19 @@ struct RunSpec {
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 
+// What gpu.resource says of a job on CPUs.
+inline constexpr std::string_view kNoGpus = "none";
+
 struct GpuSpec {
   std::string model;
+  std::string resource = "nvidia.com/gpu";  // "none": processes on CPUs
   friend bool operator==(const GpuSpec&, const GpuSpec&) = default;
 };
 
 struct NetworkSpec {
   std::optional<bool> rdma;
+  std::string rdma_resource;  // NAME or NAME=COUNT
+  std::vector<std::string> networks;
   std::string interface;  // empty: auto
   std::optional<bool> host_network;
   std::optional<double> bandwidth_bytes_per_s;
@@ -74,6 +83,17 @@ struct LoaderSpec {
   friend bool operator==(const LoaderSpec&, const LoaderSpec&) = default;
 };
 
+// How the script gets into the pods.
+struct CodeSpec {
+  CodeSource from = CodeSource::kAuto;
+  std::vector<std::string> files;  // that go along with the script
+  std::string git;
+  std::string revision;
+  std::string git_image = "alpine/git:v2.47.2";
+  std::string secret;
+  friend bool operator==(const CodeSpec&, const CodeSpec&) = default;
+};
+
 struct DataMount {
   std::string claim;
   std::string mount;
@@ -86,6 +106,8 @@ struct CheckpointSpec {
   std::string claim;
   std::string mount;
   std::string dir;
+  std::optional<uint64_t> size_bytes;
+  std::string storage_class;
   std::optional<double> every_s;
   uint64_t keep = 3;
   uint64_t milestones = 0;
@@ -99,7 +121,24 @@ struct ScheduleSpec {
   std::optional<bool> gang;
   std::string topology;
   std::string priority;
+  EnvMap node_selector;
+  std::vector<std::string> tolerations;
+  double ttl_s = 86400;
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
+};
+
+// The pod of a node, beside what other sections say.
+struct PodSpec {
+  std::optional<uint64_t> cpus;
+  std::optional<uint64_t> memory_bytes;
+  uint64_t user = 1000;
+  std::string service_account;
+  PullPolicy pull_policy = PullPolicy::kIfNotPresent;
+  std::vector<std::string> pull_secrets;
+  EnvMap labels;
+  EnvMap annotations;
+  std::string shanty_image = "shanty:" SHANTY_VERSION;
+  friend bool operator==(const PodSpec&, const PodSpec&) = default;
 };
 
 struct RestartSpec {
@@ -135,9 +174,11 @@ struct Job {
   BatchSpec batch;
   std::optional<uint64_t> steps;
   LoaderSpec loader;
+  CodeSpec code;
   std::vector<DataMount> data;
   CheckpointSpec checkpoint;
   ScheduleSpec schedule;
+  PodSpec pod;
   RestartSpec restart;
   FailureSpec failures;
   ModelSpec model;

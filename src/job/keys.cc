@@ -42,10 +42,18 @@ constexpr Key kKeys[] = {
 
     {"gpu", kSection, NOWHERE, {}, "", "The GPUs wanted."},
     {"gpu.model", kText, AT(gpu.model), {}, "any", "GPU model, for example a100-80g."},
+    {"gpu.resource", kText, AT(gpu.resource), {}, "",
+     "Resource of a cluster that one process takes one of: nvidia.com/gpu, nvidia.com/mig-1g.10gb; "
+     "none: processes on CPUs."},
 
     {"network", kSection, NOWHERE, {}, "", "The network between nodes."},
     {"network.rdma", kFlagOrAuto, AT(network.rdma), {}, "",
      "Whether InfiniBand or RoCE is to be used."},
+    {"network.rdma_resource", kText, AT(network.rdma_resource), {}, "",
+     "Resource of a cluster that gives a pod its RDMA devices, as rdma/hca or "
+     "vpc.amazonaws.com/efa=32; its name is the cluster's choice."},
+    {"network.networks", kTextList, AT(network.networks), {}, "",
+     "Second networks of the pods: NetworkAttachmentDefinitions, as NAME or NAMESPACE/NAME."},
     {"network.interface", kTextOrAuto, AT(network.interface), {}, "",
      "Network interface that carries the job."},
     {"network.host_network", kFlagOrAuto, AT(network.host_network), {}, "",
@@ -77,6 +85,19 @@ constexpr Key kKeys[] = {
     {"loader.shm", kBytesOrAuto, AT(loader.shm_bytes), {1u << 20, 1e15}, "",
      "Shared memory per node; auto is 2 GiB per loader process."},
 
+    {"code", kSection, NOWHERE, {}, "", "How the script gets into the pods of a cluster."},
+    {"code.from", kChoice, AT(code.from), {}, "",
+     "configmap (the script and code.files, together below 900 KiB), git, image (it is in there); "
+     "auto is git with code.git, configmap for a script that is here, else image."},
+    {"code.files", kTextList, AT(code.files), {}, "",
+     "Files that go along with the script in the ConfigMap."},
+    {"code.git", kText, AT(code.git), {}, "", "Git repository that each pod clones."},
+    {"code.revision", kText, AT(code.revision), {}, "the default branch",
+     "Commit, tag or branch; only a commit is the same code after a restart."},
+    {"code.git_image", kText, AT(code.git_image), {}, "", "Image with git for the clone."},
+    {"code.secret", kText, AT(code.secret), {}, "",
+     "Secret whose key .git-credentials opens the repository."},
+
     {"data", kList, AT(data), {}, "", "Storage the job reads."},
     {"data[].claim", kText, AT(data.back().claim), {}, "",
      "PersistentVolumeClaim with the data. Required."},
@@ -93,6 +114,10 @@ constexpr Key kKeys[] = {
      "Where the claim appears. Required with a claim."},
     {"checkpoint.dir", kText, AT(checkpoint.dir), {}, "the mount",
      "Directory of the checkpoints, inside the mount where there is one."},
+    {"checkpoint.size", kBytesOrAuto, AT(checkpoint.size_bytes), {1u << 20, 1e18}, "",
+     "Size of the claim, which render then writes too; auto: the claim is there."},
+    {"checkpoint.storage_class", kText, AT(checkpoint.storage_class), {}, "of the cluster",
+     "Storage class of that claim; several nodes need one that can do ReadWriteMany."},
     {"checkpoint.every", kDurationOrAuto, AT(checkpoint.every_s), {1, 365 * kDayS}, "",
      "Time between checkpoints; auto weighs the cost of one against the failures expected."},
     {"checkpoint.keep", kCount, AT(checkpoint.keep), {1, 100'000}, "", "Latest checkpoints kept."},
@@ -110,6 +135,29 @@ constexpr Key kKeys[] = {
     {"schedule.topology", kText, AT(schedule.topology), {}, "",
      "Level within which nodes should lie, for example rack."},
     {"schedule.priority", kText, AT(schedule.priority), {}, "of the cluster", "Priority class."},
+    {"schedule.node_selector", kTextMap, AT(schedule.node_selector), {}, "",
+     "Labels that nodes must have."},
+    {"schedule.tolerations", kTextList, AT(schedule.tolerations), {}, "",
+     "Taints the pods put up with, as KEY=VALUE:EFFECT, KEY:EFFECT or KEY."},
+    {"schedule.ttl", kDuration, AT(schedule.ttl_s), {0, 365 * kDayS}, "",
+     "How long a cluster keeps the objects of a job that has ended."},
+
+    {"pod", kSection, NOWHERE, {}, "", "The pod that is one node of the job on a cluster."},
+    {"pod.cpus", kCountOrAuto, AT(pod.cpus), {1, 4096}, "",
+     "CPUs of a pod; auto is 8 to 16 per GPU, 1 per process without GPUs."},
+    {"pod.memory", kBytesOrAuto, AT(pod.memory_bytes), {64u << 20, 1e15}, "",
+     "Memory of a pod, shared memory included; auto is 64 GB per GPU, 4 GB per process without."},
+    {"pod.user", kCount, AT(pod.user), {0, 4294967294.0}, "",
+     "User id of the containers; 0 is root, which restricted namespaces refuse."},
+    {"pod.service_account", kText, AT(pod.service_account), {}, "none",
+     "Service account, for scripts that ask the cluster themselves."},
+    {"pod.pull_policy", kChoice, AT(pod.pull_policy), {}, "", "When nodes pull the image."},
+    {"pod.pull_secrets", kTextList, AT(pod.pull_secrets), {}, "",
+     "Secrets that open the image's registry."},
+    {"pod.labels", kTextMap, AT(pod.labels), {}, "", "Labels added to all objects."},
+    {"pod.annotations", kTextMap, AT(pod.annotations), {}, "", "Annotations added to the pods."},
+    {"pod.shanty_image", kText, AT(pod.shanty_image), {}, "",
+     "Image that holds shanty; none: run.image has it in its PATH."},
 
     {"restart", kSection, NOWHERE, {}, "", "What happens when something dies."},
     {"restart.max", kCount, AT(restart.max), {0, 1e6}, "",
@@ -146,6 +194,8 @@ constexpr std::string_view kFrameworks[] = {"ddp", "fsdp", "other"};
 constexpr std::string_view kScalings[] = {"auto", "linear", "sqrt", "none"};
 constexpr std::string_view kDtypes[] = {"fp32", "bf16", "fp16"};
 constexpr std::string_view kOptimizers[] = {"adamw", "adam", "sgd", "other"};
+constexpr std::string_view kCodeSources[] = {"auto", "configmap", "git", "image"};
+constexpr std::string_view kPullPolicies[] = {"IfNotPresent", "Always", "Never"};
 
 std::string_view section_of(std::string_view path) {
   const size_t dot = path.rfind('.');
@@ -173,6 +223,8 @@ std::span<const std::string_view> choice_names(Framework) { return kFrameworks; 
 std::span<const std::string_view> choice_names(LrScaling) { return kScalings; }
 std::span<const std::string_view> choice_names(Dtype) { return kDtypes; }
 std::span<const std::string_view> choice_names(Optimizer) { return kOptimizers; }
+std::span<const std::string_view> choice_names(CodeSource) { return kCodeSources; }
+std::span<const std::string_view> choice_names(PullPolicy) { return kPullPolicies; }
 
 std::span<const std::string_view> choice_names(const Slot& slot) {
   return std::visit(

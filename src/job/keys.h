@@ -42,7 +42,7 @@ enum class KeyType {
 using Slot = std::variant<std::monostate, std::string*, bool*, std::optional<bool>*, uint64_t*,
                           std::optional<uint64_t>*, double*, std::optional<double>*, Warmup*,
                           NodeRange*, std::vector<std::string>*, EnvMap*, std::vector<DataMount>*,
-                          Framework*, LrScaling*, Dtype*, Optimizer*>;
+                          Framework*, LrScaling*, Dtype*, Optimizer*, CodeSource*, PullPolicy*>;
 
 struct Range {
   double min = 0;
@@ -70,6 +70,8 @@ std::span<const std::string_view> choice_names(Framework);
 std::span<const std::string_view> choice_names(LrScaling);
 std::span<const std::string_view> choice_names(Dtype);
 std::span<const std::string_view> choice_names(Optimizer);
+std::span<const std::string_view> choice_names(CodeSource);
+std::span<const std::string_view> choice_names(PullPolicy);
 // The same for the enum a slot points to; empty for other slots.
 std::span<const std::string_view> choice_names(const Slot& slot);
 

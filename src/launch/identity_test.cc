@@ -37,9 +37,8 @@ TEST(Identity, ReadsWhatEachSystemGives) {
   EXPECT_EQ(kubeflow.told_by, "PET_NODE_RANK of Kubeflow");
   EXPECT_EQ(identity({{"RANK", "5"}, {"MASTER_ADDR", "m"}, {"WORLD_SIZE", "64"}}).node_rank, 5);
   EXPECT_EQ(identity({{"SLURM_NODEID", "1"}, {"SLURM_NNODES", "2"}}).nodes, 2);
-  const NodeIdentity group = identity({{"LWS_WORKER_INDEX", "1"},
-                                       {"LWS_GROUP_SIZE", "2"},
-                                       {"LWS_LEADER_ADDRESS", "g-0.g.ns"}});
+  const NodeIdentity group = identity(
+      {{"LWS_WORKER_INDEX", "1"}, {"LWS_GROUP_SIZE", "2"}, {"LWS_LEADER_ADDRESS", "g-0.g.ns"}});
   EXPECT_EQ(group.master_addr, "g-0.g.ns");
 }
 

@@ -179,9 +179,9 @@ class Supervisor::Impl {
     ++stop_signals_;
     record(event_kind::kStopping,
            stop_signals_ == 1
-               ? fmt::format("got {}: the ranks{} get SIGTERM and {} s to end; once more kills them",
-                             signal_name(signal), leaves_alone() ? " of this node" : "",
-                             config_.grace_s)
+               ? fmt::format(
+                     "got {}: the ranks{} get SIGTERM and {} s to end; once more kills them",
+                     signal_name(signal), leaves_alone() ? " of this node" : "", config_.grace_s)
                : fmt::format("got {} again: killing the ranks", signal_name(signal)));
     if (stop_signals_ == 1) {
       if (coordinator_ > 0 && !leaves_alone()) {

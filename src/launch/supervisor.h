@@ -10,8 +10,8 @@ namespace shanty {
 // Starts the coordinator (where this machine hosts it) and the local agents, keeps them alive,
 // hands signals on, and leaves no process behind.
 struct SupervisorResult {
-  int exit_code = 1;    // as the verb's
-  bool hosted = false;  // this machine had the coordinator, so it has the job's whole account
+  int exit_code = 1;         // as the verb's
+  bool hosted = false;       // this machine had the coordinator, so it has the job's whole account
   bool was_stopped = false;  // by a signal to this command
 };
 

@@ -12,6 +12,7 @@ constexpr uint64_t kMinCpusPerGpu = 8;
 constexpr uint64_t kMaxCpusPerGpu = 16;
 constexpr uint64_t kMiB = 1u << 20;
 constexpr uint64_t kMemoryPerGpuBytes = 64'000'000'000;
+constexpr uint64_t kMemoryPerProcessBytes = 4'000'000'000;
 constexpr uint64_t kMaxAutoWorkers = 8;
 // 16 GiB carry about 8 workers of medium-sized images.
 constexpr uint64_t kShmPerWorkerBytes = (16ull << 30) / 8;
@@ -34,6 +35,11 @@ std::string shm_here(const PlanInputs& in, uint64_t need_bytes) {
 PlanValue plan_cpus_per_node(const PlanInputs& in) {
   const uint64_t gpus = in.job.gpus_per_node;
   const uint64_t nodes = in.job.nodes.max;
+  if (!in.runs_here() && in.job.pod.cpus)
+    return known(*in.job.pod.cpus, "CPUs", "as pod.cpus says");
+  if (!in.runs_here() && in.job.gpu.resource == kNoGpus) {
+    return known(gpus, "CPUs", fmt::format("1 per process x {} processes without GPUs", gpus));
+  }
   if (!in.runs_here()) {
     const uint64_t per_gpu =
         std::clamp(in.job.loader.workers.value_or(0), kMinCpusPerGpu, kMaxCpusPerGpu);
@@ -49,6 +55,13 @@ PlanValue plan_cpus_per_node(const PlanInputs& in) {
 
 PlanValue plan_memory_per_node(const PlanInputs& in) {
   const uint64_t nodes = in.job.nodes.max;
+  if (!in.runs_here() && in.job.pod.memory_bytes) {
+    return known(*in.job.pod.memory_bytes, "bytes", "as pod.memory says");
+  }
+  if (!in.runs_here() && in.job.gpu.resource == kNoGpus) {
+    return known(kMemoryPerProcessBytes * in.job.gpus_per_node, "bytes",
+                 fmt::format("4 GB per process x {} processes without GPUs", in.job.gpus_per_node));
+  }
   if (!in.runs_here()) {
     return known(kMemoryPerGpuBytes * in.job.gpus_per_node, "bytes",
                  fmt::format("64 GB per GPU x {} GPUs", in.job.gpus_per_node));

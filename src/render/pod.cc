@@ -1,0 +1,443 @@
+#include "render/pod.h"
+
+#include <fmt/format.h>
+
+#include "job/keys.h"
+#include "render/gang.h"
+#include "render/objects.h"
+
+namespace shanty {
+namespace {
+
+constexpr uint64_t kKi = 1u << 10;
+constexpr uint64_t kMi = kKi << 10;
+constexpr uint64_t kGi = kMi << 10;
+constexpr uint64_t kMega = 1'000'000;
+constexpr uint64_t kGiga = 1'000'000'000;
+// A pod that only waits for others.
+constexpr uint64_t kIdleMemoryBytes = kGi;
+// Interfaces of a node that lead nowhere or only into its own containers.
+constexpr const char* kNotTheNetwork = "^lo,docker,veth,cali,cilium,flannel,cni,virbr";
+
+bool is_root(const RenderContext& c) { return c.job.pod.user == 0; }
+bool brings_shanty(const RenderContext& c) { return c.job.pod.shanty_image != "none"; }
+bool wants_gpus(const RenderContext& c) { return c.job.gpu.resource != kNoGpus; }
+
+Yaml mount(std::string_view name, std::string_view path, bool read_only = false) {
+  Yaml out;
+  out.set("name", name).set("mountPath", path);
+  if (read_only) out.set("readOnly", true);
+  return out;
+}
+
+void add_volume(Yaml& spec, std::string_view name, Yaml source) {
+  Yaml volume;
+  volume.set("name", name);
+  for (const char* kind : {"emptyDir", "configMap", "secret", "persistentVolumeClaim", "image"}) {
+    if (const Yaml* found = source.find(kind)) volume.set(kind, *found);
+  }
+  spec["volumes"].push(volume);
+}
+
+Yaml source(std::string_view kind, Yaml value) {
+  return Yaml::mapping().set(kind, std::move(value));
+}
+
+// Requests equal to limits make the pod Guaranteed: it is the last to be evicted, and only such
+// pods get CPUs of their own and memory near their GPUs.
+Yaml resources(uint64_t cpus, uint64_t memory_bytes) {
+  Yaml amounts;
+  amounts.set("cpu", cpus).set("memory", quantity(memory_bytes));
+  Yaml out;
+  out.set("requests", amounts).set("limits", amounts);
+  return out;
+}
+
+Yaml trainer_resources(const RenderContext& c) {
+  Yaml out = resources(c.plan.count("cpus_per_node").value_or(c.processes),
+                       c.plan.count("memory_per_node").value_or(kIdleMemoryBytes));
+  out["requests"].comment(
+      "Equal to the limits: such pods are evicted last, and only they get whole CPUs near their "
+      "GPUs from the Topology Manager.");
+  for (const char* side : {"requests", "limits"}) {
+    if (wants_gpus(c)) out[side].set(c.job.gpu.resource, c.processes);
+    if (!c.rdma_resource.empty()) out[side].set(c.rdma_resource, c.rdma_count);
+  }
+  return out;
+}
+
+Yaml container_security(const RenderContext& c, bool needs_rdma) {
+  Yaml out;
+  out.set("allowPrivilegeEscalation", false);
+  out["capabilities"].set("drop", Yaml::texts({"ALL"}));
+  if (needs_rdma && !c.rdma_resource.empty()) {
+    out["capabilities"].set("add", Yaml::texts({"IPC_LOCK"}),
+                            "RDMA pins memory beyond the limit of a container. The namespace must "
+                            "allow it: the pod security levels baseline and restricted do not.");
+  }
+  return out;
+}
+
+Yaml pod_security(const RenderContext& c) {
+  Yaml out;
+  const uint64_t user = c.job.pod.user;
+  if (!is_root(c)) {
+    out.set("runAsNonRoot", true,
+            "What the pod security level \"restricted\" asks for. pod.user: 0 is for images that "
+            "work as root only.");
+    out.set("runAsUser", user).set("runAsGroup", user);
+  }
+  out.set("fsGroup", user, "Volumes belong to this group, so that the user can write to them.");
+  out.set("fsGroupChangePolicy", "OnRootMismatch",
+          "Without this, every start walks all files of the checkpoint volume.");
+  out["seccompProfile"].set("type", "RuntimeDefault");
+  return out;
+}
+
+// A copy in run.env would be set for the ranks anyway, and later.
+void add_variable(const RenderContext& c, Yaml& env, const PodVariable& variable) {
+  for (const auto& [name, value] : c.job.run.env) {
+    if (name == variable.name) return;
+  }
+  Yaml entry;
+  entry.set("name", variable.name);
+  if (variable.field.empty()) {
+    entry.set("value", variable.value);
+  } else {
+    entry["valueFrom"]["fieldRef"].set("fieldPath", variable.field);
+  }
+  env.push(entry, variable.why);
+}
+
+std::vector<PodVariable> network_variables(const RenderContext& c) {
+  std::vector<PodVariable> out;
+  const std::string& named = c.job.network.interface;
+  std::string interface = named;
+  std::string why = "As network.interface says.";
+  if (named.empty() && c.host_network) {
+    interface = kNotTheNetwork;
+    why =
+        "On the node's network there are bridges and veths too, which lead to no other node; "
+        "network.interface names the right one.";
+  } else if (named.empty() && !c.job.network.networks.empty()) {
+    interface = "eth0";
+    why = "Connections are set up over the cluster's network; the second network carries the data.";
+  }
+  if (!interface.empty()) {
+    out.push_back({.name = "NCCL_SOCKET_IFNAME", .value = interface, .field = {}, .why = why});
+    // Gloo takes names only, no exclusions.
+    if (interface.front() != '^') {
+      out.push_back({.name = "GLOO_SOCKET_IFNAME", .value = interface, .field = {}, .why = {}});
+    }
+  }
+  if (!wants_gpus(c)) return out;
+  if (c.job.network.rdma == false) {
+    out.push_back(
+        {.name = "NCCL_IB_DISABLE", .value = "1", .field = {}, .why = "network.rdma is off."});
+  }
+  out.push_back({.name = "NCCL_DEBUG",
+                 .value = "INFO",
+                 .field = {},
+                 .why = "The lines in which NCCL says which network it took (NET/IB, NET/Socket): "
+                        "the fall-back to sockets is silent otherwise and ten times slower."});
+  out.push_back({.name = "NCCL_DEBUG_SUBSYS", .value = "INIT,NET", .field = {}, .why = {}});
+  return out;
+}
+
+void add_environment(const RenderContext& c, const PodFrame& frame, Yaml& container) {
+  Yaml& env = container["env"];
+  for (const PodVariable& variable : frame.identity) add_variable(c, env, variable);
+  add_variable(c, env,
+               {.name = "SHANTY_TOKEN_FILE",
+                .value = fmt::format("{}/token", kTokenDir),
+                .field = {},
+                .why = "A file, not a variable: variables are inherited by every child and shown "
+                       "by debuggers."});
+  add_variable(c, env,
+               {.name = "HOME",
+                .value = kHomeDir,
+                .field = {},
+                .why = "The user of the pod has no home in most images; torch, triton and Hugging "
+                       "Face keep caches there."});
+  add_variable(c, env,
+               {.name = "USER",
+                .value = "shanty",
+                .field = {},
+                .why = "The user id has no name in the image; torch's compiler asks for it."});
+  for (const PodVariable& variable : network_variables(c)) add_variable(c, env, variable);
+}
+
+void add_claims(const RenderContext& c, Yaml& spec, Yaml& mounts) {
+  size_t index = 0;
+  for (const DataMount& data : c.job.data) {
+    const std::string name = fmt::format("data-{}", index++);
+    Yaml claim;
+    claim.set("claimName", data.claim);
+    if (data.read_only) claim.set("readOnly", true);
+    add_volume(spec, name, source("persistentVolumeClaim", claim));
+    mounts.push(mount(name, data.mount, data.read_only));
+    if (data.stage.empty()) continue;
+    add_volume(spec, name + "-stage", source("emptyDir", Yaml::mapping()));
+    mounts.push(mount(name + "-stage", data.stage),
+                "The node's own disk; what is in it is gone with the pod.");
+  }
+  const CheckpointSpec& checkpoint = c.job.checkpoint;
+  if (checkpoint.claim.empty()) return;
+  add_volume(spec, "checkpoint",
+             source("persistentVolumeClaim", Yaml::mapping().set("claimName", checkpoint.claim)));
+  mounts.push(mount("checkpoint", checkpoint.mount),
+              c.nodes > 1 ? "Written by all nodes: the claim must be ReadWriteMany." : "");
+}
+
+void add_shared_memory(const RenderContext& c, Yaml& spec, Yaml& mounts) {
+  const uint64_t bytes = c.plan.count("shm").value_or(kGi);
+  Yaml shm;
+  shm.set("medium", "Memory");
+  const PlanValue* reason = c.plan.find("shm");
+  shm.set("sizeLimit", quantity(bytes),
+          (reason == nullptr ? "" : reason->reason + ". ") +
+              "Counts towards the memory limit of the container.");
+  add_volume(spec, "shm", source("emptyDir", shm));
+  mounts.push(mount("shm", "/dev/shm"),
+              "Without this, /dev/shm has 64 MiB: loader workers die with \"Bus error\", NCCL "
+              "falls back to slower ways.");
+  const auto memory = c.plan.count("memory_per_node");
+  if (memory && bytes >= *memory) {
+    c.notes.push_back(fmt::format(
+        "shared memory of {} does not fit into the pod's memory of {}: use more pod.memory, fewer "
+        "loader.workers or a smaller loader.shm",
+        quantity(bytes), quantity(*memory)));
+  }
+}
+
+void add_code(const RenderContext& c, Yaml& spec, Yaml& mounts) {
+  if (c.code == CodeSource::kImage) return;
+  if (c.code == CodeSource::kGit) {
+    add_volume(spec, "code", source("emptyDir", Yaml::mapping()));
+    mounts.push(mount("code", kCodeDir));
+    return;
+  }
+  Yaml map;
+  map.set("name", c.config_name());
+  map.set("defaultMode", 365, "0555 in octal: scripts may be run as programs.");
+  for (const CodeFile& file : c.options.code) {
+    std::string key = "code-";
+    for (const char ch : file.path) key += ch == '/' ? '_' : ch;
+    map["items"].push(Yaml::mapping().set("key", key).set("path", file.path));
+  }
+  add_volume(spec, "code", source("configMap", map));
+  mounts.push(mount("code", kCodeDir, true));
+}
+
+void add_own_volumes(const RenderContext& c, Yaml& spec, Yaml& mounts) {
+  if (brings_shanty(c)) {
+    Yaml image;
+    image.set("reference", c.job.pod.shanty_image);
+    image.set("pullPolicy", choice_name(c.job.pod.pull_policy));
+    add_volume(
+        spec, "shanty",
+        c.options.image_volume ? source("image", image) : source("emptyDir", Yaml::mapping()));
+    mounts.push(mount("shanty", kShantyDir, true));
+  }
+  Yaml config;
+  config.set("name", c.config_name());
+  config["items"].push(Yaml::mapping().set("key", "job.yaml").set("path", "job.yaml"));
+  add_volume(spec, "job", source("configMap", config));
+  mounts.push(mount("job", kConfigDir, true));
+  Yaml secret;
+  secret.set("secretName", c.secret_name());
+  secret.set("defaultMode", 288, "0440 in octal: for the pod's group, nobody else.");
+  add_volume(spec, "token", source("secret", secret));
+  mounts.push(mount("token", kTokenDir, true));
+  add_volume(spec, "home", source("emptyDir", Yaml::mapping()));
+  mounts.push(mount("home", kHomeDir));
+}
+
+Yaml init_container(const RenderContext& c, std::string_view name, std::string_view image,
+                    const std::vector<std::string>& command) {
+  Yaml out;
+  out.set("name", name).set("image", image);
+  out.set("imagePullPolicy", choice_name(c.job.pod.pull_policy));
+  out.set("command", Yaml::texts(command));
+  out.set("resources", resources(1, kGi));
+  out.set("securityContext", container_security(c, false));
+  return out;
+}
+
+Yaml install_shanty(const RenderContext& c) {
+  Yaml out = init_container(c, "shanty", c.job.pod.shanty_image,
+                            {"/shanty", "agent", "--install", kShantyDir});
+  out["name"].comment(
+      "Puts the static program with its Python package into the pod; the user's image stays as it "
+      "is.");
+  out["volumeMounts"].push(mount("shanty", kShantyDir));
+  return out;
+}
+
+// The values come in by the environment, so that no quoting of the shell is in the way.
+Yaml clone_code(const RenderContext& c) {
+  const CodeSpec& code = c.job.code;
+  const std::string script =
+      "set -eu\n"
+      "git init -q \"$CODE\" && cd \"$CODE\"\n"
+      "git fetch -q --depth 1 -- \"$REPOSITORY\" \"$REVISION\" ||\n"
+      "  git fetch -q -- \"$REPOSITORY\" '+refs/*:refs/remotes/origin/*'\n"
+      "git checkout -q --detach FETCH_HEAD -- || git checkout -q --detach \"$REVISION\" --\n"
+      "git log -1 --format='code is commit %H'\n";
+  Yaml out = init_container(c, "code", code.git_image, {"/bin/sh", "-c", script});
+  Yaml& env = out["env"];
+  const auto add = [&](const char* name, const std::string& value) {
+    env.push(Yaml::mapping().set("name", name).set("value", value));
+  };
+  add("REPOSITORY", code.git);
+  add("REVISION", code.revision.empty() ? "HEAD" : code.revision);
+  add("CODE", kCodeDir);
+  add("HOME", kHomeDir);
+  add("GIT_TERMINAL_PROMPT", "0");
+  out["volumeMounts"].push(mount("code", kCodeDir));
+  out["volumeMounts"].push(mount("home", kHomeDir));
+  if (!code.secret.empty()) {
+    add("GIT_CONFIG_COUNT", "1");
+    add("GIT_CONFIG_KEY_0", "credential.helper");
+    add("GIT_CONFIG_VALUE_0", "store --file=/etc/shanty/git/.git-credentials");
+    out["volumeMounts"].push(mount("git", "/etc/shanty/git", true));
+  }
+  return out;
+}
+
+void add_init_containers(const RenderContext& c, Yaml& spec) {
+  if (brings_shanty(c) && !c.options.image_volume) {
+    spec["initContainers"].push(install_shanty(c));
+  }
+  if (c.code != CodeSource::kGit) return;
+  spec["initContainers"].push(clone_code(c));
+  if (c.job.code.secret.empty()) return;
+  add_volume(spec, "git",
+             source("secret",
+                    Yaml::mapping().set("secretName", c.job.code.secret).set("defaultMode", 288)));
+}
+
+Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& spec) {
+  Yaml out;
+  out.set("name", frame.container).set("image", c.job.run.image);
+  out.set("imagePullPolicy", choice_name(c.job.pod.pull_policy));
+  if (c.job.run.image.find("@sha256:") == std::string::npos && c.nodes > 1 &&
+      c.job.pod.pull_policy == PullPolicy::kIfNotPresent) {
+    out["imagePullPolicy"].comment(
+        "A tag can mean different images on different nodes; a digest (name@sha256:...) cannot.");
+  }
+  out.set("command",
+          Yaml::texts(frame.command.empty() ? agent_command(c, frame.master_addr) : frame.command));
+  if (c.code != CodeSource::kImage) out.set("workingDir", kCodeDir);
+  add_environment(c, frame, out);
+  out.set("resources", frame.is_idle ? resources(1, kIdleMemoryBytes) : trainer_resources(c));
+  out.set("securityContext", container_security(c, !frame.is_idle));
+  Yaml mounts;
+  add_own_volumes(c, spec, mounts);
+  add_code(c, spec, mounts);
+  if (!frame.is_idle) add_shared_memory(c, spec, mounts);
+  add_claims(c, spec, mounts);
+  out.set("volumeMounts", mounts);
+  return out;
+}
+
+void add_network(const RenderContext& c, Yaml& metadata, Yaml& spec) {
+  if (c.host_network) {
+    spec.set("hostNetwork", true, "As network.host_network says: the node's own interfaces.");
+    spec.set("dnsPolicy", "ClusterFirstWithHostNet",
+             "With the default, a pod on the node's network asks the node's resolver, which does "
+             "not know the names of the other pods.");
+  }
+  const auto& networks = c.job.network.networks;
+  if (!networks.empty()) {
+    metadata["annotations"].set("k8s.v1.cni.cncf.io/networks",
+                                fmt::format("{}", fmt::join(networks, ",")),
+                                "Second networks of the pod: net1, net2, ...");
+  }
+}
+
+void add_metadata(const RenderContext& c, Yaml& metadata) {
+  add_labels(c, metadata);
+  for (const auto& [name, value] : c.job.pod.annotations) {
+    metadata["annotations"].set(name, value);
+  }
+  if (!c.gang.is(GangMechanism::kKueue)) return;
+  const std::string label = kueue_topology(c);
+  if (label.empty()) return;
+  metadata["annotations"].set(
+      "kueue.x-k8s.io/podset-preferred-topology", label,
+      "Near each other if there is room; podset-required-topology would wait for it.");
+}
+
+}  // namespace
+
+std::string quantity(uint64_t bytes) {
+  if (bytes >= kGi && bytes % kGi == 0) return fmt::format("{}Gi", bytes / kGi);
+  if (bytes >= kGiga && bytes % kGiga == 0) return fmt::format("{}G", bytes / kGiga);
+  if (bytes >= kMi && bytes % kMi == 0) return fmt::format("{}Mi", bytes / kMi);
+  if (bytes >= kMega && bytes % kMega == 0) return fmt::format("{}M", bytes / kMega);
+  return fmt::format("{}", bytes);
+}
+
+std::string shanty_path(const RenderContext& c) {
+  return brings_shanty(c) ? fmt::format("{}/shanty", kShantyDir) : "shanty";
+}
+
+std::vector<std::string> agent_command(const RenderContext& c, const std::string& master_addr) {
+  std::vector<std::string> out = {shanty_path(c), "agent"};
+  if (c.nodes > 1 && !master_addr.empty()) out.push_back("--master-addr=" + master_addr);
+  if (c.nodes > 1) out.push_back(fmt::format("--master-port={}", c.master_port));
+  const CheckpointSpec& checkpoint = c.job.checkpoint;
+  const std::string parent = checkpoint.mount.empty() ? fmt::format("{}/runs", kHomeDir)
+                                                      : checkpoint.mount + "/.shanty/runs";
+  out.push_back(fmt::format("--run-dir={}/{}-{}", parent, c.name, c.run_id));
+  out.emplace_back("--");
+  out.push_back(fmt::format("{}/job.yaml", kConfigDir));
+  return out;
+}
+
+Yaml pod_template(const RenderContext& c, const PodFrame& frame) {
+  Yaml out;
+  Yaml& metadata = out["metadata"];
+  add_metadata(c, metadata);
+  Yaml& spec = out["spec"];
+  if (!frame.hostname.empty()) spec.set("hostname", frame.hostname);
+  if (!frame.subdomain.empty()) {
+    spec.set("subdomain", frame.subdomain, "The headless Service, so that the pod has a DNS name.");
+  }
+  if (!frame.restart_policy.empty()) {
+    spec.set("restartPolicy", frame.restart_policy, frame.why_restart);
+  }
+  add_network(c, metadata, spec);
+  spec.set("terminationGracePeriodSeconds", c.grace_s(),
+           fmt::format("The ranks get restart.grace to save; {} s more for shanty to say goodbye.",
+                       c.grace_s() - static_cast<uint64_t>(c.job.restart.grace_s)));
+  if (c.job.pod.service_account.empty()) {
+    spec.set("automountServiceAccountToken", false, "Training asks nothing of the cluster.");
+  } else {
+    spec.set("serviceAccountName", c.job.pod.service_account);
+  }
+  spec.set("enableServiceLinks", false,
+           "Else each Service of the namespace becomes variables; one called \"master\" would set "
+           "MASTER_PORT to an address.");
+  if (!c.job.schedule.priority.empty()) spec.set("priorityClassName", c.job.schedule.priority);
+  for (const std::string& secret : c.job.pod.pull_secrets) {
+    spec["imagePullSecrets"].push(Yaml::mapping().set("name", secret));
+  }
+  if (!frame.placement_elsewhere && !frame.is_idle) add_placement(c, spec);
+  spec.set("securityContext", pod_security(c));
+  add_init_containers(c, spec);
+  spec["containers"] = Yaml::sequence();
+  Yaml volumes;
+  volumes["volumes"] = Yaml::sequence();
+  Yaml container = trainer_container(c, frame, volumes);
+  spec["containers"].push(container);
+  if (const Yaml* early = spec.find("volumes")) {
+    for (const Yaml& volume : early->items()) volumes["volumes"].push(volume);
+  }
+  spec.set("volumes", *volumes.find("volumes"));
+  join_gang(c, out);
+  return out;
+}
+
+}  // namespace shanty
