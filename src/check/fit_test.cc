@@ -1,0 +1,411 @@
+#include "check/fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/random.h"
+
+namespace shanty::check {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr const char* kGpu = "nvidia.com/gpu";
+constexpr int64_t kGi = int64_t{1} << 30;
+
+FitNode gpu_node(int index, int rack = 0) {
+  return {.name = "n" + std::to_string(index),
+          .labels = {{"rack", "r" + std::to_string(rack)}, {"gpu", "h100"}},
+          .allocatable = {{"cpu", 96000}, {"memory", 1024 * kGi}, {"pods", 110}, {kGpu, 8}}};
+}
+
+std::vector<FitNode> gpu_nodes(int count, int per_rack = 1000) {
+  std::vector<FitNode> nodes;
+  for (int i = 0; i < count; ++i) nodes.push_back(gpu_node(i, i / per_rack));
+  return nodes;
+}
+
+FitPod pod_on(const std::string& node, const std::string& owner, int64_t gpus = 8,
+              std::optional<int64_t> ends = std::nullopt) {
+  return {.k8s_namespace = "team",
+          .name = owner + "-" + node,
+          .owner = owner,
+          .node = node,
+          .requests = {{"cpu", 1000 * gpus}, {kGpu, gpus}},
+          .ends_unix_s = ends};
+}
+
+FitRequest request_of(uint64_t pods, int64_t gpus = 8) {
+  return {.groups = {{.name = "worker",
+                      .pods = pods,
+                      .per_pod = {{"cpu", 32000}, {"memory", 256 * kGi}, {kGpu, gpus}}}}};
+}
+
+const Change* find(const Fit& fit, ChangeKind kind) {
+  const auto found = std::ranges::find(fit.changes, kind, &Change::kind);
+  return found == fit.changes.end() ? nullptr : &*found;
+}
+
+TEST(Fit, FitsWhereThereIsRoom) {
+  const Fit fit = compute_fit(gpu_nodes(4), {}, request_of(4));
+  EXPECT_TRUE(fit.fits);
+  EXPECT_EQ(fit.placed, 4U);
+  EXPECT_TRUE(fit.changes.empty());
+  EXPECT_TRUE(compute_fit(gpu_nodes(1), {}, request_of(2, 4)).fits);
+}
+
+TEST(Fit, SaysHowManyPodsFewerFit) {
+  const Fit fit = compute_fit(gpu_nodes(3), {}, request_of(4));
+  EXPECT_FALSE(fit.fits);
+  EXPECT_EQ(fit.placed, 3U);
+  ASSERT_EQ(fit.changes.size(), 1U);
+  EXPECT_EQ(fit.changes[0].kind, ChangeKind::kFewerPods);
+  EXPECT_EQ(fit.changes[0].pods, 3U);
+}
+
+TEST(Fit, CountsWhatRunsAndNamesTheOneJobThatWouldMakeRoom) {
+  const std::vector<FitPod> pods = {pod_on("n0", "Job a", 8, 500), pod_on("n1", "Job b", 8, 900),
+                                    pod_on("n2", "Job b", 8, 1000), pod_on("", "Job c")};
+  const Fit fit = compute_fit(gpu_nodes(4), pods, request_of(2));
+  EXPECT_FALSE(fit.fits);
+  EXPECT_EQ(fit.nodes[0].state, NodeState::kBusy);
+  EXPECT_EQ(fit.nodes[0].lack, kGpu);
+  EXPECT_EQ(fit.nodes[3].pods, 1U);
+  const Change* change = find(fit, ChangeKind::kFreeHolders);
+  ASSERT_NE(change, nullptr);
+  ASSERT_EQ(change->holders.size(), 1U);
+  EXPECT_EQ(change->holders[0].owner, "Job a");
+  EXPECT_THAT(change->holders[0].nodes, ElementsAre("n0"));
+  EXPECT_EQ(fit.fits_unix_s, 500);
+  EXPECT_EQ(compute_fit(gpu_nodes(4), pods, request_of(4)).fits_unix_s, 1000);
+}
+
+TEST(Fit, CannotKnowWhenWithoutDeadlines) {
+  const Fit fit = compute_fit(gpu_nodes(1), {pod_on("n0", "Job a")}, request_of(1));
+  EXPECT_FALSE(fit.fits_unix_s.has_value());
+}
+
+TEST(Fit, FindsTwoJobsThatOnlyTogetherMakeRoom) {
+  const std::vector<FitPod> pods = {pod_on("n0", "Job a", 4), pod_on("n0", "Job b", 4)};
+  const Fit fit = compute_fit(gpu_nodes(1), pods, request_of(1));
+  const Change* change = find(fit, ChangeKind::kFreeHolders);
+  ASSERT_NE(change, nullptr);
+  EXPECT_EQ(change->holders.size(), 2U);
+}
+
+TEST(Fit, KnowsWhatKeepsNodesAway) {
+  std::vector<FitNode> nodes = gpu_nodes(6);
+  nodes[0].cordoned = true;
+  nodes[1].ready = false;
+  nodes[2].taints = {{"dedicated", "vision", "NoSchedule"}};
+  nodes[3].labels["gpu"] = "a100";
+  nodes[4].allocatable[kGpu] = 4;
+  nodes[5].taints = {{"soft", "", "PreferNoSchedule"}};
+  FitRequest request = request_of(1);
+  request.needs = {{{.key = "gpu", .values = {"h100"}}}};
+  const Fit fit = compute_fit(nodes, {}, request);
+  EXPECT_EQ(fit.nodes[0].state, NodeState::kCordoned);
+  EXPECT_EQ(fit.nodes[1].state, NodeState::kNotReady);
+  EXPECT_EQ(fit.nodes[2].state, NodeState::kTainted);
+  EXPECT_EQ(fit.nodes[2].taint.key, "dedicated");
+  EXPECT_EQ(fit.nodes[3].state, NodeState::kOther);
+  EXPECT_EQ(fit.nodes[4].state, NodeState::kTooSmall);
+  EXPECT_EQ(fit.nodes[5].state, NodeState::kOpen);
+  EXPECT_TRUE(fit.fits);
+}
+
+TEST(Fit, ProposesTheTolerationThatSuffices) {
+  std::vector<FitNode> nodes = gpu_nodes(3);
+  nodes[1].taints = {{"dedicated", "vision", "NoSchedule"}};
+  nodes[2].taints = {{"node-role.kubernetes.io/control-plane", "", "NoSchedule"}};
+  const Fit fit = compute_fit(nodes, {}, request_of(2));
+  ASSERT_FALSE(fit.changes.empty());
+  EXPECT_EQ(fit.changes[0].kind, ChangeKind::kTolerate);
+  EXPECT_THAT(fit.changes[0].taints, ElementsAre(nodes[1].taints[0]));
+  EXPECT_EQ(find(compute_fit(nodes, {}, request_of(3)), ChangeKind::kTolerate), nullptr);
+}
+
+TEST(Fit, ProposesTheLargestAskThatFits) {
+  FitRequest request = request_of(2);
+  request.groups[0].per_pod["cpu"] = 128000;
+  const Fit fit = compute_fit(gpu_nodes(2), {}, request);
+  ASSERT_FALSE(fit.changes.empty());
+  EXPECT_EQ(fit.changes[0].kind, ChangeKind::kSmallerPods);
+  EXPECT_EQ(fit.changes[0].resource, "cpu");
+  EXPECT_EQ(fit.changes[0].amount, 96000);
+}
+
+TEST(Fit, KeepsAGangInOneRack) {
+  FitRequest request = request_of(3);
+  request.topology_label = "rack";
+  const Fit fit = compute_fit(gpu_nodes(4, 2), {}, request);
+  EXPECT_FALSE(fit.fits);
+  EXPECT_EQ(fit.placed, 2U);
+  EXPECT_NE(find(fit, ChangeKind::kNoTopology), nullptr);
+  request.groups[0].pods = 2;
+  EXPECT_EQ(compute_fit(gpu_nodes(4, 2), {pod_on("n0", "Job a")}, request).place, "r1");
+}
+
+TEST(Fit, UncordonsTheFewestNodes) {
+  std::vector<FitNode> nodes = gpu_nodes(4);
+  for (int i = 1; i < 4; ++i) nodes[static_cast<size_t>(i)].cordoned = true;
+  const Fit fit = compute_fit(nodes, {pod_on("n1", "Job a", 4)}, request_of(2));
+  const Change* change = find(fit, ChangeKind::kUncordon);
+  ASSERT_NE(change, nullptr);
+  EXPECT_EQ(change->nodes.size(), 1U);
+  EXPECT_NE(change->nodes[0], "n1");
+}
+
+TEST(Fit, RunsWithLessWhereTheJobMay) {
+  FitRequest request = request_of(4);
+  request.min_pods = 2;
+  std::vector<FitNode> nodes = gpu_nodes(4);
+  nodes[3].taints = {{"dedicated", "x", "NoSchedule"}};
+  const Fit fit = compute_fit(nodes, {}, request);
+  ASSERT_FALSE(fit.changes.empty());
+  EXPECT_EQ(fit.changes[0].kind, ChangeKind::kFewerPods);
+  EXPECT_EQ(fit.changes[0].pods, 3U);
+}
+
+TEST(Fit, TakesOnePodPerNodeWhenAskedTo) {
+  FitRequest request = request_of(2, 4);
+  request.groups[0].one_per_node = true;
+  EXPECT_FALSE(compute_fit(gpu_nodes(1), {}, request).fits);
+  EXPECT_TRUE(compute_fit(gpu_nodes(2), {}, request).fits);
+}
+
+TEST(Fit, PlacesUnlikeGroupsTogether) {
+  FitRequest request = request_of(2);
+  request.groups.push_back({.name = "launcher", .pods = 1, .per_pod = {{"cpu", 40000}}});
+  EXPECT_TRUE(compute_fit(gpu_nodes(2), {}, request).fits);
+  request.groups[1].per_pod["cpu"] = 90000;
+  const Fit fit = compute_fit(gpu_nodes(2), {}, request);
+  EXPECT_FALSE(fit.fits);
+  EXPECT_EQ(fit.placed, 2U);
+}
+
+TEST(Fit, HasNothingToProposeForAnEmptyCluster) {
+  const Fit fit = compute_fit({}, {}, request_of(2));
+  EXPECT_FALSE(fit.fits);
+  EXPECT_TRUE(fit.changes.empty());
+}
+
+TEST(Tolerations, FollowTheRules) {
+  const Taint taint{"k", "v", "NoSchedule"};
+  EXPECT_TRUE(tolerates({{.exists = true}}, taint));
+  EXPECT_TRUE(tolerates({{.key = "k", .exists = true}}, taint));
+  EXPECT_TRUE(tolerates({{.key = "k", .value = "v", .effect = "NoSchedule"}}, taint));
+  EXPECT_FALSE(tolerates({{.key = "k", .value = "w"}}, taint));
+  EXPECT_FALSE(tolerates({{.key = "k", .exists = true, .effect = "NoExecute"}}, taint));
+}
+
+TEST(LabelNeeds, FollowTheRules) {
+  const std::map<std::string, std::string> labels = {{"a", "1"}, {"n", "16"}};
+  EXPECT_TRUE(meets(labels, {"a", "In", {"1", "2"}}));
+  EXPECT_FALSE(meets(labels, {"b", "In", {"1"}}));
+  EXPECT_TRUE(meets(labels, {"b", "NotIn", {"1"}}));
+  EXPECT_TRUE(meets(labels, {"b", "DoesNotExist", {}}));
+  EXPECT_TRUE(meets(labels, {"a", "Exists", {}}));
+  EXPECT_TRUE(meets(labels, {"n", "Gt", {"9"}}));
+  EXPECT_FALSE(meets(labels, {"n", "Lt", {"9"}}));
+  EXPECT_FALSE(meets(labels, {"n", "Gt", {"x"}}));
+}
+
+// --- properties, on random clusters ---
+
+struct World {
+  std::vector<FitNode> nodes;
+  std::vector<FitPod> pods;
+  FitRequest request;
+};
+
+World random_world(Rng& rng) {
+  World world;
+  const int nodes = 1 + static_cast<int>(rng.below(8));
+  for (int i = 0; i < nodes; ++i) {
+    FitNode node = gpu_node(i, static_cast<int>(rng.below(3)));
+    node.cordoned = rng.chance(0.2);
+    node.ready = !rng.chance(0.1);
+    if (rng.chance(0.2))
+      node.taints.push_back({"t" + std::to_string(rng.below(2)), "", "NoSchedule"});
+    if (rng.chance(0.2)) node.labels["gpu"] = "a100";
+    world.nodes.push_back(node);
+  }
+  const uint64_t pods = rng.below(10);
+  for (uint64_t i = 0; i < pods; ++i) {
+    const std::string node = "n" + std::to_string(rng.below(static_cast<uint64_t>(nodes)));
+    const int64_t gpus = int64_t{1} << rng.below(4);
+    std::optional<int64_t> ends;
+    if (rng.chance(0.5)) ends = static_cast<int64_t>(rng.below(100));
+    world.pods.push_back(pod_on(node, "Job " + std::to_string(rng.below(5)), gpus, ends));
+    world.pods.back().name += std::to_string(i);
+  }
+  world.request = request_of(1 + rng.below(6), int64_t{1} << rng.below(4));
+  if (rng.chance(0.3)) world.request.groups[0].per_pod["cpu"] = 100'000;
+  if (rng.chance(0.3)) world.request.topology_label = "rack";
+  if (rng.chance(0.3)) world.request.needs = {{{.key = "gpu", .values = {"h100"}}}};
+  return world;
+}
+
+void remove_holder(World& world, const Holder& holder) {
+  std::erase_if(world.pods, [&](const FitPod& pod) {
+    return std::ranges::find(holder.pods, pod.name) != holder.pods.end();
+  });
+}
+
+World changed(World world, const Change& change) {
+  switch (change.kind) {
+    case ChangeKind::kTolerate:
+      for (const Taint& taint : change.taints) {
+        world.request.tolerations.push_back({.key = taint.key, .value = taint.value});
+      }
+      break;
+    case ChangeKind::kSmallerPods:
+      world.request.groups[0].per_pod[change.resource] = change.amount;
+      break;
+    case ChangeKind::kOtherNodes:
+      world.request.needs.clear();
+      break;
+    case ChangeKind::kNoTopology:
+      world.request.topology_label.clear();
+      break;
+    case ChangeKind::kFewerPods:
+      world.request.groups[0].pods = change.pods;
+      break;
+    case ChangeKind::kUncordon:
+      for (FitNode& node : world.nodes) {
+        if (std::ranges::find(change.nodes, node.name) != change.nodes.end()) node.cordoned = false;
+      }
+      break;
+    case ChangeKind::kFreeHolders:
+      for (const Holder& holder : change.holders) remove_holder(world, holder);
+      break;
+  }
+  return world;
+}
+
+Fit fit_of(const World& world) { return compute_fit(world.nodes, world.pods, world.request); }
+
+// A change of the same kind that is one step smaller.
+std::vector<Change> smaller(const Change& change) {
+  std::vector<Change> out;
+  const auto leave_out_one = [&](auto member) {
+    for (size_t i = 0; i < (change.*member).size(); ++i) {
+      Change less = change;
+      (less.*member).erase((less.*member).begin() + static_cast<std::ptrdiff_t>(i));
+      out.push_back(less);
+    }
+  };
+  switch (change.kind) {
+    case ChangeKind::kTolerate:
+      leave_out_one(&Change::taints);
+      break;
+    case ChangeKind::kUncordon:
+      leave_out_one(&Change::nodes);
+      break;
+    case ChangeKind::kFreeHolders:
+      leave_out_one(&Change::holders);
+      break;
+    case ChangeKind::kFewerPods:
+      out.push_back(change);
+      ++out.back().pods;
+      break;
+    case ChangeKind::kSmallerPods:
+      out.push_back(change);
+      out.back().amount += change.resource == "cpu" ? 1000 : kGi;
+      break;
+    case ChangeKind::kOtherNodes:
+    case ChangeKind::kNoTopology:
+      break;
+  }
+  return out;
+}
+
+TEST(FitProperties, EveryChangeMakesItFitAndNoSmallerOneOfItsKindDoes) {
+  Rng rng(20261130);
+  int changes = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const World world = random_world(rng);
+    const Fit fit = fit_of(world);
+    for (const Change& change : fit.changes) {
+      ++changes;
+      EXPECT_TRUE(fit_of(changed(world, change)).fits)
+          << "round " << round << " kind " << static_cast<int>(change.kind);
+      for (const Change& less : smaller(change)) {
+        EXPECT_FALSE(fit_of(changed(world, less)).fits)
+            << "round " << round << " kind " << static_cast<int>(change.kind);
+      }
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(fit.changes, {}, &Change::cost));
+  }
+  EXPECT_GT(changes, 1000);
+}
+
+TEST(FitProperties, NoSmallerSetOfJobsWouldMakeRoom) {
+  Rng rng(7);
+  for (int round = 0; round < 1000; ++round) {
+    const World world = random_world(rng);
+    const Fit fit = fit_of(world);
+    const Change* change = find(fit, ChangeKind::kFreeHolders);
+    const size_t count = change == nullptr ? SIZE_MAX : change->holders.size();
+    for (const Holder& a : fit.holders) {
+      World one = world;
+      remove_holder(one, a);
+      if (!fit.fits && fit_of(one).fits) {
+        EXPECT_EQ(count, 1U) << round;
+      }
+      for (const Holder& b : fit.holders) {
+        World two = one;
+        remove_holder(two, b);
+        if (!fit.fits && fit_of(two).fits) {
+          EXPECT_LE(count, 2U) << round;
+        }
+      }
+    }
+  }
+}
+
+TEST(FitProperties, TheKnownTimeIsTheFirstAtWhichItFits) {
+  Rng rng(11);
+  int known = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const World world = random_world(rng);
+    const Fit fit = fit_of(world);
+    if (!fit.fits_unix_s) continue;
+    ++known;
+    for (const int64_t at : {*fit.fits_unix_s, *fit.fits_unix_s - 1}) {
+      World later = world;
+      for (const Holder& holder : fit.holders) {
+        if (holder.ends_unix_s && *holder.ends_unix_s <= at) remove_holder(later, holder);
+      }
+      EXPECT_EQ(fit_of(later).fits, at == *fit.fits_unix_s) << round;
+    }
+  }
+  EXPECT_GT(known, 20);
+}
+
+TEST(FitSpeed, AThousandNodesAndTenThousandPodsTakeLessThanASecond) {
+  const std::vector<FitNode> nodes = gpu_nodes(1000, 20);
+  std::vector<FitPod> pods;
+  Rng rng(1);
+  for (int i = 0; i < 10'000; ++i) {
+    // Every pod is a job of its own: the worst case for the search of who makes room.
+    pods.push_back(pod_on("n" + std::to_string(i / 10), "Pod " + std::to_string(i),
+                          i % 10 < 8 ? 1 : 0, static_cast<int64_t>(rng.below(100'000))));
+  }
+  FitRequest request = request_of(16);
+  request.topology_label = "rack";
+  const TimePoint begun = system_clock().now();
+  const Fit fit = compute_fit(nodes, pods, request);
+  const double seconds = to_seconds(system_clock().now() - begun);
+  RecordProperty("seconds", std::to_string(seconds));
+  EXPECT_FALSE(fit.fits);
+  EXPECT_NE(find(fit, ChangeKind::kFreeHolders), nullptr);
+  EXPECT_LT(seconds, 1.0);
+}
+
+}  // namespace
+}  // namespace shanty::check
