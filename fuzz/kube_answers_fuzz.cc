@@ -9,6 +9,7 @@
 #include "kube/api_error.h"
 #include "kube/discovery.h"
 #include "kube/exec_credential.h"
+#include "kube/rfc3339.h"
 #include "kube/watch.h"
 
 namespace {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "kube/rfc3339.h"
 #include "os/files.h"
 #include "os/process.h"
 

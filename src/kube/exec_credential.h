@@ -25,9 +25,6 @@ std::string exec_info(const Access& access, bool interactive);
 // What the plugin printed; `api_version` is the one that was asked for. Errors show nothing of it.
 Result<ExecCredential> parse_exec_credential(std::string_view text, std::string_view api_version);
 
-// "2026-11-29T18:04:05Z", also with a fraction or an offset, as seconds since the epoch.
-std::optional<int64_t> parse_rfc3339_s(std::string_view text);
-
 // Runs the plugin, at most kMaxPluginTime; it may talk on stderr. It gets the terminal when it
 // wants it and there is one.
 Result<ExecCredential> run_exec_plugin(const Access& access);

@@ -1,0 +1,278 @@
+#include "check/objects.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "kube/quantity.h"
+#include "kube/rfc3339.h"
+#include "text/json_fields.h"
+
+namespace shanty::check {
+namespace {
+
+using nlohmann::json;
+
+const json& child(const json& object, const char* name) {
+  static const json kNone = json::object();
+  const json* found = json_object(object, name);
+  return found == nullptr ? kNone : *found;
+}
+
+const json& items(const json& object, const char* name) {
+  static const json kNone = json::array();
+  const json* found = json_array(object, name);
+  return found == nullptr ? kNone : *found;
+}
+
+std::vector<std::string> texts(const json& list) {
+  std::vector<std::string> out;
+  for (const json& item : list) {
+    if (item.is_string()) out.push_back(item.get<std::string>());
+  }
+  return out;
+}
+
+std::string quantity_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number() ? value.dump() : "";
+}
+
+bool is_cpu(std::string_view name) { return name == "cpu" || name.ends_with(".cpu"); }
+
+void add(Amounts& sum, const Amounts& more) {
+  for (const auto& [name, amount] : more) sum[name] += amount;
+}
+
+void raise(Amounts& most, const Amounts& other) {
+  for (const auto& [name, amount] : other) most[name] = std::max(most[name], amount);
+}
+
+// Requests of a container; a limit stands for a request that is not written.
+Amounts container_requests(const json& container) {
+  const json& resources = child(container, "resources");
+  Amounts asked = read_amounts(child(resources, "limits"));
+  for (const auto& [name, amount] : read_amounts(child(resources, "requests"))) {
+    asked[name] = amount;
+  }
+  return asked;
+}
+
+std::string condition_problem(const json& object, const char* type) {
+  for (const json& condition : items(child(object, "status"), "conditions")) {
+    if (json_string(condition, "type") != type || json_string(condition, "status") == "True") {
+      continue;
+    }
+    const std::string reason = json_string(condition, "reason");
+    const std::string message = json_string(condition, "message");
+    return message.empty() ? reason : reason.empty() ? message : reason + ": " + message;
+  }
+  return "";
+}
+
+}  // namespace
+
+Amounts read_amounts(const json& amounts) {
+  Amounts out;
+  if (!amounts.is_object()) return out;
+  for (const auto& [name, value] : amounts.items()) {
+    const std::string text = quantity_text(value);
+    const auto amount =
+        is_cpu(name) ? kube::parse_quantity_milli(text) : kube::parse_quantity(text);
+    if (amount) out[name] = *amount;
+  }
+  return out;
+}
+
+std::map<std::string, std::string> read_labels(const json& object) {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, value] : child(child(object, "metadata"), "labels").items()) {
+    if (value.is_string()) out[name] = value.get<std::string>();
+  }
+  return out;
+}
+
+std::string name_of(const json& object) { return json_string(child(object, "metadata"), "name"); }
+
+NodeFacts read_node(const json& node) {
+  NodeFacts facts;
+  facts.fit.name = name_of(node);
+  facts.fit.labels = read_labels(node);
+  const json& spec = child(node, "spec");
+  facts.fit.cordoned = json_bool(spec, "unschedulable");
+  for (const json& taint : items(spec, "taints")) {
+    const std::string key = json_string(taint, "key");
+    // The scheduler's own sign of a cordon and of a node that is not ready.
+    if (key == "node.kubernetes.io/unschedulable" || key == "node.kubernetes.io/not-ready")
+      continue;
+    facts.fit.taints.push_back({key, json_string(taint, "value"), json_string(taint, "effect")});
+  }
+  facts.fit.allocatable = read_amounts(child(child(node, "status"), "allocatable"));
+  facts.capacity = read_amounts(child(child(node, "status"), "capacity"));
+  facts.not_ready_reason = condition_problem(node, "Ready");
+  facts.fit.ready = facts.not_ready_reason.empty();
+  return facts;
+}
+
+Amounts pod_requests(const json& spec) {
+  Amounts sum;
+  for (const json& container : items(spec, "containers")) add(sum, container_requests(container));
+  Amounts sidecars;
+  Amounts most;
+  for (const json& container : items(spec, "initContainers")) {
+    Amounts asked = container_requests(container);
+    add(asked, sidecars);
+    raise(most, asked);
+    if (json_string(container, "restartPolicy") == "Always") sidecars = asked;
+  }
+  add(sum, sidecars);
+  raise(sum, most);
+  add(sum, read_amounts(child(spec, "overhead")));
+  return sum;
+}
+
+std::optional<FitPod> read_pod(const json& pod) {
+  const json& status = child(pod, "status");
+  const json& metadata = child(pod, "metadata");
+  const json& spec = child(pod, "spec");
+  const std::string phase = json_string(status, "phase");
+  if (phase == "Succeeded" || phase == "Failed") return std::nullopt;
+  FitPod out{.k8s_namespace = json_string(metadata, "namespace"),
+             .name = json_string(metadata, "name"),
+             .node = json_string(spec, "nodeName"),
+             .requests = pod_requests(spec)};
+  out.owner = "Pod " + out.name;
+  for (const json& owner : items(metadata, "ownerReferences")) {
+    if (!json_bool(owner, "controller")) continue;
+    out.owner = json_string(owner, "kind") + " " + json_string(owner, "name");
+  }
+  // A JobSet's Jobs are one thing to whoever waits for them.
+  const auto labels = read_labels(pod);
+  if (const auto set = labels.find("jobset.sigs.k8s.io/jobset-name"); set != labels.end()) {
+    out.owner = "JobSet " + set->second;
+  }
+  const int64_t deadline_s = json_int64(spec, "activeDeadlineSeconds");
+  const auto started = kube::parse_rfc3339_s(json_string(status, "startTime"));
+  if (deadline_s > 0 && started) out.ends_unix_s = *started + deadline_s;
+  return out;
+}
+
+ClaimFacts read_claim(const json& claim) {
+  const json& spec = child(claim, "spec");
+  return {.name = name_of(claim),
+          .phase = json_string(child(claim, "status"), "phase"),
+          .access_modes = texts(items(spec, "accessModes")),
+          .storage_class = json_string(spec, "storageClassName"),
+          .terminating = child(claim, "metadata").contains("deletionTimestamp")};
+}
+
+QuotaFacts read_quota(const json& quota) {
+  const json& spec = child(quota, "spec");
+  const json& status = child(quota, "status");
+  QuotaFacts facts{.name = name_of(quota),
+                   .hard = read_amounts(child(spec, "hard")),
+                   .used = read_amounts(child(status, "used"))};
+  facts.scoped = !items(spec, "scopes").empty() || spec.contains("scopeSelector");
+  return facts;
+}
+
+std::vector<LimitFacts> read_limits(const json& limit_range) {
+  std::vector<LimitFacts> out;
+  for (const json& limit : items(child(limit_range, "spec"), "limits")) {
+    out.push_back({.name = name_of(limit_range),
+                   .type = json_string(limit, "type"),
+                   .most = read_amounts(child(limit, "max")),
+                   .least = read_amounts(child(limit, "min"))});
+  }
+  return out;
+}
+
+LocalQueueFacts read_local_queue(const json& queue) {
+  LocalQueueFacts facts{.name = name_of(queue),
+                        .cluster_queue = json_string(child(queue, "spec"), "clusterQueue")};
+  facts.inactive_why = condition_problem(queue, "Active");
+  const std::string policy = json_string(child(queue, "spec"), "stopPolicy", "None");
+  if (policy != "None") facts.inactive_why = "its stopPolicy is " + policy;
+  facts.active = facts.inactive_why.empty();
+  return facts;
+}
+
+bool selects(const json* selector, const std::map<std::string, std::string>& labels) {
+  if (selector == nullptr || !selector->is_object()) return false;
+  for (const auto& [key, value] : child(*selector, "matchLabels").items()) {
+    const auto found = labels.find(key);
+    if (found == labels.end() || !value.is_string() || found->second != value) return false;
+  }
+  return std::ranges::all_of(items(*selector, "matchExpressions"), [&](const json& expression) {
+    return meets(labels, {.key = json_string(expression, "key"),
+                          .op = json_string(expression, "operator"),
+                          .values = texts(items(expression, "values"))});
+  });
+}
+
+ClusterQueueFacts read_cluster_queue(const json& queue,
+                                     const std::map<std::string, std::string>& namespace_labels) {
+  const json& spec = child(queue, "spec");
+  ClusterQueueFacts facts{.name = name_of(queue)};
+  facts.cohort = json_string(spec, "cohortName", json_string(spec, "cohort"));  // v1beta2, v1beta1
+  facts.stopped = json_string(spec, "stopPolicy", "None") != "None";
+  facts.inactive_why = condition_problem(queue, "Active");
+  facts.active = facts.inactive_why.empty();
+  facts.admits_namespace = selects(json_object(spec, "namespaceSelector"), namespace_labels);
+  std::map<std::pair<std::string, std::string>, int64_t> used;
+  for (const json& flavor : items(child(queue, "status"), "flavorsReservation")) {
+    for (const json& resource : items(flavor, "resources")) {
+      const std::string name = json_string(resource, "name");
+      const Amounts total = read_amounts({{name, resource.value("total", json("0"))}});
+      for (const auto& [key, amount] : total) used[{json_string(flavor, "name"), key}] = amount;
+    }
+  }
+  for (const json& group : items(spec, "resourceGroups")) {
+    for (const json& flavor : items(group, "flavors")) {
+      for (const json& resource : items(flavor, "resources")) {
+        FlavorQuota quota{.flavor = json_string(flavor, "name"),
+                          .resource = json_string(resource, "name")};
+        const auto amount = [&](const char* field) -> std::optional<int64_t> {
+          if (!resource.contains(field)) return std::nullopt;
+          const Amounts read = read_amounts({{quota.resource, resource[field]}});
+          return read.empty() ? std::nullopt : std::optional(read.begin()->second);
+        };
+        quota.nominal = amount("nominalQuota").value_or(0);
+        quota.borrow = amount("borrowingLimit");
+        quota.used = used[{quota.flavor, quota.resource}];
+        facts.quotas.push_back(quota);
+      }
+    }
+  }
+  return facts;
+}
+
+FlavorFacts read_flavor(const json& flavor) {
+  FlavorFacts facts{.name = name_of(flavor)};
+  for (const auto& [key, value] : child(child(flavor, "spec"), "nodeLabels").items()) {
+    if (value.is_string()) facts.node_labels[key] = value.get<std::string>();
+  }
+  return facts;
+}
+
+VolcanoQueueFacts read_volcano_queue(const json& queue) {
+  return {.name = name_of(queue),
+          .state = json_string(child(queue, "status"), "state", "Open"),
+          .capability = read_amounts(child(child(queue, "spec"), "capability"))};
+}
+
+std::string amount_text(const std::string& resource, int64_t amount) {
+  if (is_cpu(resource)) {
+    return amount % 1000 == 0 ? std::to_string(amount / 1000)
+                              : fmt::format("{:g}", static_cast<double>(amount) / 1000);
+  }
+  const bool bytes = resource.find("memory") != std::string::npos ||
+                     resource.find("storage") != std::string::npos ||
+                     resource.find("hugepages") != std::string::npos;
+  if (bytes && amount >= 0) return format_bytes(static_cast<uint64_t>(amount));
+  return std::to_string(amount);
+}
+
+}  // namespace shanty::check

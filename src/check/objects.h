@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "check/snapshot.h"
+
+namespace shanty::check {
+
+// Objects of the API as plain data. Whatever is missing or of another type is left out; nothing
+// here fails.
+
+Amounts read_amounts(const nlohmann::json& amounts);
+NodeFacts read_node(const nlohmann::json& node);
+// Nothing for a pod that has ended. `owner_ends`: by owner, from deadlines of jobs.
+std::optional<FitPod> read_pod(const nlohmann::json& pod);
+// What the scheduler counts for a pod: containers together, or the largest init container where
+// that is more, and the overhead.
+Amounts pod_requests(const nlohmann::json& pod_spec);
+ClaimFacts read_claim(const nlohmann::json& claim);
+QuotaFacts read_quota(const nlohmann::json& quota);
+std::vector<LimitFacts> read_limits(const nlohmann::json& limit_range);
+LocalQueueFacts read_local_queue(const nlohmann::json& queue);
+ClusterQueueFacts read_cluster_queue(const nlohmann::json& queue,
+                                     const std::map<std::string, std::string>& namespace_labels);
+FlavorFacts read_flavor(const nlohmann::json& flavor);
+VolcanoQueueFacts read_volcano_queue(const nlohmann::json& queue);
+
+std::map<std::string, std::string> read_labels(const nlohmann::json& object);
+std::string name_of(const nlohmann::json& object);
+// {matchLabels, matchExpressions}; null selects nothing, an empty one all.
+bool selects(const nlohmann::json* selector, const std::map<std::string, std::string>& labels);
+
+// "96", "1.5", "256 GiB", "8": an amount as people read it.
+std::string amount_text(const std::string& resource, int64_t amount);
+
+}  // namespace shanty::check

@@ -1,0 +1,42 @@
+#include <algorithm>
+
+#include "check/probes/areas.h"
+
+namespace shanty::check {
+
+// SCHED058: the server refuses an object. SCHED059: namespace or priority class is not there.
+// SCHED060: nobody schedules for that schedulerName.
+void probe_admission(const ProbeInput& in, std::vector<Finding>& findings) {
+  const Snapshot& snapshot = in.snapshot;
+  const Workload& workload = in.workload;
+  if (!snapshot.namespace_exists) {
+    findings.push_back(make_finding("SCHED059", Severity::kError,
+                                    "there is no namespace " + snapshot.k8s_namespace));
+  }
+  const bool builtin = workload.priority_class.starts_with("system-");
+  if (!workload.priority_class.empty() && !builtin && !snapshot.priority_classes.empty() &&
+      std::ranges::find(snapshot.priority_classes, workload.priority_class) ==
+          snapshot.priority_classes.end()) {
+    findings.push_back(make_finding("SCHED059", Severity::kError,
+                                    "there is no PriorityClass " + workload.priority_class +
+                                        "; there are " + joined(snapshot.priority_classes)));
+  }
+  const std::string& scheduler = workload.scheduler;
+  const bool known = scheduler.empty() || scheduler == "default-scheduler" ||
+                     std::ranges::find(snapshot.schedulers, scheduler) != snapshot.schedulers.end();
+  if (!known) {
+    Finding finding = make_finding("SCHED060", Severity::kWarning,
+                                   "no pod of this cluster was placed by a scheduler named " +
+                                       scheduler + ": pods that ask for it may wait for ever");
+    finding.confidence = 0.6;
+    findings.push_back(std::move(finding));
+  }
+  for (const Refusal& refusal : snapshot.refusals) {
+    Finding finding =
+        make_finding("SCHED058", Severity::kError, "the server would refuse " + refusal.object);
+    finding.evidence.push_back({.text = refusal.message});
+    findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace shanty::check

@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <map>
+
+#include "check/objects.h"
+#include "check/probes/areas.h"
+
+namespace shanty::check {
+namespace {
+
+std::vector<std::string> gang_mechanisms(const Snapshot& snapshot) {
+  std::vector<std::string> found;
+  if (!snapshot.cluster_queues.empty()) found.emplace_back("Kueue");
+  if (snapshot.serves("scheduling.volcano.sh", "PodGroup")) found.emplace_back("Volcano");
+  if (snapshot.serves("scheduling.x-k8s.io", "PodGroup")) found.emplace_back("coscheduling");
+  if (snapshot.serves("scheduling.k8s.io", "PodGroup")) found.emplace_back("the scheduler's own");
+  return found;
+}
+
+// What one flavor can give of a resource: its own, and what the cohort may lend.
+struct Share {
+  int64_t nominal = 0;
+  int64_t most = 0;
+  int64_t free = 0;
+};
+
+Share share_of(const FlavorQuota& quota, const ClusterQueueFacts& queue, const Snapshot& snapshot) {
+  Share share{quota.nominal, quota.nominal, quota.nominal - quota.used};
+  if (queue.cohort.empty()) return share;
+  int64_t others = 0;
+  int64_t others_free = 0;
+  for (const ClusterQueueFacts& other : snapshot.cluster_queues) {
+    if (other.cohort != queue.cohort || other.name == queue.name) continue;
+    for (const FlavorQuota& theirs : other.quotas) {
+      if (theirs.flavor != quota.flavor || theirs.resource != quota.resource) continue;
+      others += theirs.nominal;
+      others_free += theirs.nominal - theirs.used;
+    }
+  }
+  const int64_t borrow = quota.borrow ? std::min(*quota.borrow, others) : others;
+  share.most += borrow;
+  share.free = std::min(share.most - quota.used, share.free + others_free);
+  return share;
+}
+
+void judge_quota(const ProbeInput& in, const ClusterQueueFacts& queue,
+                 std::vector<Finding>& findings) {
+  for (const auto& [resource, wanted] : in.workload.total()) {
+    if (wanted <= 0) continue;
+    Share best;
+    std::string flavor;
+    for (const FlavorQuota& quota : queue.quotas) {
+      if (quota.resource != resource) continue;
+      const Share share = share_of(quota, queue, in.snapshot);
+      if (flavor.empty() || share.free > best.free) {
+        best = share;
+        flavor = quota.flavor;
+      }
+    }
+    const std::string asks = "the job asks for " + amount_text(resource, wanted);
+    if (flavor.empty()) {
+      findings.push_back(make_finding("GANG053", Severity::kError,
+                                      "ClusterQueue " + queue.name + " has no quota for " +
+                                          resource + ": " + asks + ", so it is never admitted"));
+    } else if (wanted > best.most) {
+      findings.push_back(make_finding(
+          "GANG053", Severity::kError,
+          "ClusterQueue " + queue.name + " has at most " + amount_text(resource, best.most) + " " +
+              resource + " (flavor " + flavor + "): " + asks + ", so it is never admitted"));
+    } else if (wanted > best.free) {
+      findings.push_back(make_finding("GANG054", Severity::kWarning,
+                                      "ClusterQueue " + queue.name + " has " +
+                                          amount_text(resource, std::max<int64_t>(0, best.free)) +
+                                          " " + resource + " of " +
+                                          amount_text(resource, best.most) + " free (flavor " +
+                                          flavor + "): " + asks + " and has to wait"));
+    }
+  }
+}
+
+// Another queue of the namespace through which the job could go, if there is one.
+std::string other_queue(const ProbeInput& in, const std::string& but) {
+  for (const LocalQueueFacts& local : in.snapshot.local_queues) {
+    if (local.name == but || !local.active) continue;
+    const auto queue = std::ranges::find(in.snapshot.cluster_queues, local.cluster_queue,
+                                         &ClusterQueueFacts::name);
+    if (queue == in.snapshot.cluster_queues.end() || queue->stopped || !queue->active) continue;
+    std::vector<Finding> problems;
+    judge_quota(in, *queue, problems);
+    if (problems.empty()) return local.name;
+  }
+  return "";
+}
+
+void propose_other_queue(const ProbeInput& in, const std::string& but, Finding& finding) {
+  const std::string other = other_queue(in, but);
+  if (!other.empty()) finding.fix.push_back("use the queue " + other + ", which has room");
+}
+
+void judge_kueue(const ProbeInput& in, std::vector<Finding>& findings) {
+  const std::string& name = in.workload.kueue_queue;
+  const size_t first = findings.size();
+  const auto local = std::ranges::find(in.snapshot.local_queues, name, &LocalQueueFacts::name);
+  if (local == in.snapshot.local_queues.end()) {
+    std::vector<std::string> names;
+    for (const LocalQueueFacts& each : in.snapshot.local_queues) names.push_back(each.name);
+    findings.push_back(make_finding("GANG051", Severity::kError,
+                                    "namespace " + in.snapshot.k8s_namespace +
+                                        " has no LocalQueue " + name +
+                                        (names.empty() ? "" : "; it has " + joined(names))));
+  } else {
+    const auto queue = std::ranges::find(in.snapshot.cluster_queues, local->cluster_queue,
+                                         &ClusterQueueFacts::name);
+    if (queue == in.snapshot.cluster_queues.end()) {
+      findings.push_back(make_finding("GANG051", Severity::kError,
+                                      "LocalQueue " + name + " leads to ClusterQueue " +
+                                          local->cluster_queue + ", which is not there"));
+    } else if (queue->stopped || !queue->active || !local->active) {
+      Finding finding =
+          make_finding("GANG052", Severity::kError, "queue " + name + " admits nothing now");
+      for (const std::string& why : {local->inactive_why, queue->inactive_why}) {
+        if (!why.empty()) finding.evidence.push_back({.text = why});
+      }
+      if (queue->stopped)
+        finding.evidence.push_back({.text = "ClusterQueue " + queue->name + " is stopped"});
+      findings.push_back(std::move(finding));
+    } else if (!queue->admits_namespace) {
+      findings.push_back(make_finding("GANG052", Severity::kError,
+                                      "ClusterQueue " + queue->name +
+                                          " does not admit jobs of namespace " +
+                                          in.snapshot.k8s_namespace + " (namespaceSelector)"));
+    } else {
+      judge_quota(in, *queue, findings);
+    }
+  }
+  for (size_t i = first; i < findings.size(); ++i) propose_other_queue(in, name, findings[i]);
+}
+
+void judge_volcano(const ProbeInput& in, std::vector<Finding>& findings) {
+  const std::string& name = in.workload.volcano_queue;
+  const auto queue = std::ranges::find(in.snapshot.volcano_queues, name, &VolcanoQueueFacts::name);
+  if (queue == in.snapshot.volcano_queues.end()) {
+    std::vector<std::string> names;
+    for (const VolcanoQueueFacts& each : in.snapshot.volcano_queues) names.push_back(each.name);
+    findings.push_back(make_finding(
+        "GANG055", Severity::kError,
+        "Volcano has no queue " + name + (names.empty() ? "" : "; it has " + joined(names))));
+    return;
+  }
+  if (queue->state != "Open" && !queue->state.empty()) {
+    findings.push_back(make_finding("GANG055", Severity::kError,
+                                    "Volcano's queue " + name + " is " + queue->state));
+  }
+  for (const auto& [resource, most] : queue->capability) {
+    const Amounts total = in.workload.total();
+    const auto wanted = total.find(resource);
+    if (wanted == total.end() || wanted->second <= most) continue;
+    findings.push_back(make_finding(
+        "GANG055", Severity::kError,
+        "Volcano's queue " + name + " may hold at most " + amount_text(resource, most) + " " +
+            resource + ", the job asks for " + amount_text(resource, wanted->second)));
+  }
+}
+
+}  // namespace
+
+// GANG050: nobody starts pods together. GANG051: no such queue. GANG052: it admits nothing.
+// GANG053: quota too small for ever. GANG054: quota in use. GANG055: Volcano's queue.
+void probe_gang(const ProbeInput& in, std::vector<Finding>& findings) {
+  const bool kueue = in.snapshot.serves("kueue.x-k8s.io", "LocalQueue");
+  if (!in.workload.kueue_queue.empty() && kueue) judge_kueue(in, findings);
+  if (!in.workload.kueue_queue.empty() && !kueue &&
+      !in.snapshot.serves("scheduling.volcano.sh", "Queue")) {
+    findings.push_back(make_finding("GANG051", Severity::kError,
+                                    "the job names the queue " + in.workload.kueue_queue +
+                                        ", but neither Kueue nor Volcano is installed"));
+  }
+  if (!in.workload.volcano_queue.empty() && in.snapshot.serves("scheduling.volcano.sh", "Queue")) {
+    judge_volcano(in, findings);
+  }
+  if (in.workload.pods() < 2) return;
+  const std::vector<std::string> mechanisms = gang_mechanisms(in.snapshot);
+  if (mechanisms.empty()) {
+    findings.push_back(make_finding(
+        "GANG050", Severity::kWarning,
+        "nothing in this cluster starts all pods of a job together: two jobs that each hold a part "
+        "can wait for each other for ever"));
+  } else if (!in.workload.gang) {
+    findings.push_back(make_finding("GANG050", Severity::kNote,
+                                    "the job's pods are not asked to start together, though " +
+                                        joined(mechanisms) + " could see to it"));
+  }
+}
+
+}  // namespace shanty::check

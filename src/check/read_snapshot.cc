@@ -1,0 +1,198 @@
+#include "check/read_snapshot.h"
+
+#include <algorithm>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "check/objects.h"
+#include "kube/rfc3339.h"
+#include "text/json_fields.h"
+
+namespace shanty::check {
+namespace {
+
+using kube::ApiResult;
+using kube::ApiStatus;
+using nlohmann::json;
+
+class Reader {
+ public:
+  Reader(kube::Client& client, Snapshot& snapshot) : client_(client), snapshot_(snapshot) {}
+
+  // Lists one kind; `reset` forgets what came of it so far.
+  template <typename Take, typename Reset>
+  ApiStatus list(const std::string& group, const std::string& kind, const std::string& in,
+                 Take take, Reset reset) {
+    const ServedKind served = TRY(client_.kind(group, kind));
+    const auto version = client_.list(served, in, {}, {.each = take, .restart = reset});
+    if (!version.ok()) return version.error();
+    return {};
+  }
+
+  template <typename Facts, typename Read>
+  ApiStatus list_into(const std::string& group, const std::string& kind, const std::string& in,
+                      std::vector<Facts>& into, Read read) {
+    return list(
+        group, kind, in, [&](const json& item) { into.push_back(read(item)); },
+        [&] { into.clear(); });
+  }
+
+  // What is not served is not there; what may not be read is told.
+  void note(const ApiStatus& status) {
+    if (!status.ok() && !status.error().is_not_found()) {
+      snapshot_.unread.push_back(status.error().message);
+    }
+  }
+
+  void read_pods() {
+    std::vector<std::string> schedulers;
+    const auto take = [&](const json& item) {
+      auto pod = read_pod(item);
+      if (!pod) return;
+      if (!pod->node.empty()) {
+        schedulers.push_back(json_string(item.value("spec", json::object()), "schedulerName"));
+      }
+      snapshot_.pods.push_back(std::move(*pod));
+    };
+    const auto reset = [&] { snapshot_.pods.clear(); };
+    ApiStatus read = list("", "Pod", "", take, reset);
+    if (!read.ok() && read.error().is_forbidden()) {
+      snapshot_.sees_all_pods = false;
+      snapshot_.unread.push_back(read.error().message);
+      read = list("", "Pod", snapshot_.k8s_namespace, take, reset);
+    }
+    note(read);
+    std::ranges::sort(schedulers);
+    const auto repeats = std::ranges::unique(schedulers);
+    schedulers.erase(repeats.begin(), repeats.end());
+    snapshot_.schedulers = std::move(schedulers);
+  }
+
+  // Deadlines that stand in the objects that own pods.
+  void read_deadlines() {
+    std::map<std::string, int64_t> ends;
+    const auto take = [&](const char* kind, const char* policy) {
+      return [&ends, kind, policy](const json& item) {
+        const json spec = item.value("spec", json::object());
+        const json holder = *policy == '\0' ? spec : spec.value(policy, json::object());
+        const int64_t deadline_s = json_int64(holder, "activeDeadlineSeconds");
+        const auto started =
+            kube::parse_rfc3339_s(json_string(item.value("status", json::object()), "startTime"));
+        if (deadline_s <= 0 || !started) return;
+        const json metadata = item.value("metadata", json::object());
+        ends[json_string(metadata, "namespace") + "/" + kind + " " + name_of(item)] =
+            *started + deadline_s;
+      };
+    };
+    const auto reset = [] {};
+    discard_status(list("batch", "Job", "", take("Job", ""), reset));
+    discard_status(list("kubeflow.org", "PyTorchJob", "", take("PyTorchJob", "runPolicy"), reset));
+    for (FitPod& pod : snapshot_.pods) {
+      const auto found = ends.find(pod.k8s_namespace + "/" + pod.owner);
+      if (found != ends.end()) pod.ends_unix_s = found->second;
+    }
+  }
+
+  void read_namespace(std::map<std::string, std::string>& labels) {
+    const auto served = client_.kind("", "Namespace");
+    if (!served.ok()) return;
+    const auto found = client_.get({*served, "", snapshot_.k8s_namespace});
+    if (found.ok()) labels = read_labels(*found);
+    if (!found.ok() && found.error().is_not_found()) snapshot_.namespace_exists = false;
+    if (!found.ok()) note(found.error());
+  }
+
+  void read_secrets() {
+    std::vector<std::string> names;
+    const ApiStatus read = list_into("", "Secret", snapshot_.k8s_namespace, names,
+                                     [](const json& item) { return name_of(item); });
+    if (read.ok()) snapshot_.secrets = std::move(names);
+    note(read);
+  }
+
+  void read_storage() {
+    const auto reset = [&] { snapshot_.claims.clear(); };
+    note(list(
+        "", "PersistentVolumeClaim", snapshot_.k8s_namespace,
+        [&](const json& item) { snapshot_.claims[name_of(item)] = read_claim(item); }, reset));
+    note(list(
+        "storage.k8s.io", "StorageClass", "",
+        [&](const json& item) {
+          snapshot_.late_binding[name_of(item)] =
+              json_string(item, "volumeBindingMode") == "WaitForFirstConsumer";
+        },
+        [&] { snapshot_.late_binding.clear(); }));
+  }
+
+  void read_limits_and_queues(const std::map<std::string, std::string>& namespace_labels) {
+    const std::string& here = snapshot_.k8s_namespace;
+    note(list_into("", "ResourceQuota", here, snapshot_.quotas, read_quota));
+    note(list(
+        "", "LimitRange", here,
+        [&](const json& item) {
+          for (LimitFacts& limit : read_limits(item)) snapshot_.limits.push_back(std::move(limit));
+        },
+        [&] { snapshot_.limits.clear(); }));
+    note(list_into("scheduling.k8s.io", "PriorityClass", "", snapshot_.priority_classes,
+                   [](const json& item) { return name_of(item); }));
+    const std::string kueue = "kueue.x-k8s.io";
+    note(list_into(kueue, "LocalQueue", here, snapshot_.local_queues, read_local_queue));
+    note(list_into(kueue, "ClusterQueue", "", snapshot_.cluster_queues,
+                   [&](const json& item) { return read_cluster_queue(item, namespace_labels); }));
+    note(list_into(kueue, "ResourceFlavor", "", snapshot_.flavors, read_flavor));
+    note(list_into("scheduling.volcano.sh", "Queue", "", snapshot_.volcano_queues,
+                   read_volcano_queue));
+  }
+
+ private:
+  static void discard_status(const ApiStatus& /*status*/) {}
+
+  kube::Client& client_;
+  Snapshot& snapshot_;
+};
+
+}  // namespace
+
+bool Snapshot::serves(const std::string& group, const std::string& kind) const {
+  return std::ranges::any_of(
+      kinds, [&](const ServedKind& each) { return each.group == group && each.kind == kind; });
+}
+
+ApiResult<Snapshot> read_snapshot(kube::Client& client, const std::string& k8s_namespace) {
+  Snapshot snapshot{.context = client.access().context, .k8s_namespace = k8s_namespace};
+  snapshot.now_unix_s = system_clock().unix_time_ns() / 1'000'000'000;
+  snapshot.kinds = TRY(client.kinds());
+  for (const std::string& gap : client.gaps()) {
+    snapshot.unread.push_back("the server of " + gap + " does not answer");
+  }
+  Reader reader(client, snapshot);
+  const ApiStatus nodes = reader.list_into("", "Node", "", snapshot.nodes, read_node);
+  if (!nodes.ok()) return nodes.error();
+  std::map<std::string, std::string> namespace_labels;
+  reader.read_namespace(namespace_labels);
+  reader.read_pods();
+  reader.read_deadlines();
+  reader.read_secrets();
+  reader.read_storage();
+  reader.read_limits_and_queues(namespace_labels);
+  return snapshot;
+}
+
+void try_objects(kube::Client& client, const std::vector<json>& objects, Snapshot& snapshot) {
+  for (const json& object : objects) {
+    json placed = object;
+    const json metadata = object.value("metadata", json::object());
+    if (json_string(metadata, "namespace").empty()) {
+      placed["metadata"]["namespace"] = snapshot.k8s_namespace;
+    }
+    const auto tried = client.create_object(placed, {.dry_run = true});
+    if (tried.ok() || tried.error().reason == "AlreadyExists") continue;
+    const auto& error = tried.error();
+    snapshot.refusals.push_back({.object = json_string(object, "kind") + " " + name_of(object),
+                                 .message = error.detail.empty() ? error.message : error.detail});
+  }
+}
+
+}  // namespace shanty::check

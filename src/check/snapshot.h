@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "check/fit.h"
+#include "cluster/kubernetes_offer.h"
+
+namespace shanty::check {
+
+// What was read of a cluster, as plain data: everything that probes look at. A part that could not
+// be read (no right, not served) is named in `unread` and stays empty.
+
+struct NodeFacts {
+  FitNode fit;
+  Amounts capacity;
+  std::string not_ready_reason;
+};
+
+struct ClaimFacts {
+  std::string name;
+  std::string phase;  // Pending, Bound, Lost
+  std::vector<std::string> access_modes;
+  std::string storage_class;
+  bool terminating = false;
+};
+
+struct QuotaFacts {
+  std::string name;
+  Amounts hard;  // "requests.nvidia.com/gpu", "requests.cpu" in thousandths, "pods", ...
+  Amounts used;
+  bool scoped = false;  // counts only some pods
+};
+
+// A LimitRange's bounds for Container or Pod.
+struct LimitFacts {
+  std::string name;
+  std::string type;
+  Amounts most;
+  Amounts least;
+};
+
+struct LocalQueueFacts {
+  std::string name;
+  std::string cluster_queue;
+  bool active = true;
+  std::string inactive_why;
+};
+
+struct FlavorQuota {
+  std::string flavor;
+  std::string resource;
+  int64_t nominal = 0;
+  std::optional<int64_t> borrow;  // none: no limit within the cohort
+  int64_t used = 0;
+};
+
+struct ClusterQueueFacts {
+  std::string name;
+  std::string cohort;
+  bool stopped = false;
+  bool active = true;
+  std::string inactive_why;
+  bool admits_namespace = true;  // by its namespaceSelector
+  std::vector<FlavorQuota> quotas;
+};
+
+struct FlavorFacts {
+  std::string name;
+  std::map<std::string, std::string> node_labels;
+};
+
+struct VolcanoQueueFacts {
+  std::string name;
+  std::string state;  // Open, Closed, ...
+  Amounts capability;
+};
+
+struct Refusal {
+  std::string object;   // "Job llm"
+  std::string message;  // the server's words
+};
+
+struct Snapshot {
+  std::string context;
+  std::string k8s_namespace;
+  int64_t now_unix_s = 0;
+  std::vector<ServedKind> kinds;
+  std::vector<NodeFacts> nodes;
+  std::vector<FitPod> pods;  // of all namespaces, those that have not ended
+  bool sees_all_pods = true;
+  bool namespace_exists = true;
+  std::vector<std::string> priority_classes;
+  std::vector<std::string> schedulers;  // names that placed pods
+  std::map<std::string, ClaimFacts> claims;
+  std::map<std::string, bool> late_binding;         // storage classes: WaitForFirstConsumer
+  std::optional<std::vector<std::string>> secrets;  // names; nothing: not allowed to see
+  std::vector<QuotaFacts> quotas;
+  std::vector<LimitFacts> limits;
+  std::vector<LocalQueueFacts> local_queues;
+  std::vector<ClusterQueueFacts> cluster_queues;
+  std::vector<FlavorFacts> flavors;
+  std::vector<VolcanoQueueFacts> volcano_queues;
+  std::vector<Refusal> refusals;
+  std::vector<std::string> unread;  // "nodes: cannot list nodes: ..."
+
+  bool serves(const std::string& group, const std::string& kind) const;
+};
+
+// A claim that the pods mount.
+struct ClaimUse {
+  std::string name;
+  bool read_only = false;
+  bool many_nodes = false;
+};
+
+// What is asked of the cluster, from a job file or from manifests.
+struct Workload {
+  std::string name;
+  std::string kind = "job";
+  std::string k8s_namespace;
+  FitRequest request;
+  bool gang = false;        // it is asked to start together
+  std::string kueue_queue;  // LocalQueue; empty: none named
+  std::string volcano_queue;
+  std::string scheduler;  // schedulerName; empty: the default one
+  std::string priority_class;
+  std::string gpu_model;  // as the user wrote it
+  std::vector<ClaimUse> claims;
+  std::vector<std::string> pull_secrets;
+  std::vector<std::string> images;
+
+  uint64_t pods() const;
+  // Of all pods together.
+  Amounts total() const;
+};
+
+}  // namespace shanty::check
