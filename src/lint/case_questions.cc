@@ -69,7 +69,8 @@ bool starts_with(std::string_view text, std::string_view start) {
 }
 
 std::string counted(double count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  const std::string_view ending = count == 1 ? "" : noun.back() == 's' ? "es" : "s";
+  return fmt::format("{} {}{}", count, noun, ending);
 }
 
 std::string pods_named(const Case& at) {

@@ -245,7 +245,7 @@ std::optional<VariableProblem> check_spelling(std::string_view name) {
   // Plugins read names of their own: only what is a letter or two off is taken for a slip.
   const auto difference = static_cast<int64_t>(nearest.size()) - static_cast<int64_t>(name.size());
   if (nearest.empty() || difference > 1 || difference < -1) return {};
-  return VariableProblem{"NCCL005",
+  return VariableProblem{"NCCL003",
                          fmt::format("NCCL reads no {}; is {} meant?", printable(name), nearest),
                          std::string(nearest),
                          "",

@@ -147,7 +147,7 @@ void pip_cache(const Dockerfile& file, Report& report) {
     is_found = true;
     Finding& finding =
         report.add("IMG007", report.places().place(instruction.words[i].offset),
-                   "pip keeps what it downloaded in the layer: torch alone leaves some GB");
+                   "pip keeps what it downloaded in the layer; with torch that is some GB");
     const size_t end = instruction.words[i].offset + std::string_view("install").size();
     finding.edits.push_back({end, end, " --no-cache-dir"});
   });
@@ -231,19 +231,6 @@ void other_nccl(const Dockerfile& file, Report& report) {
   });
 }
 
-void apt_lists(const Dockerfile& file, Report& report) {
-  for (const DockerInstruction* instruction : file.final_instructions()) {
-    const bool installs = instruction->name == "RUN" && instruction->mentions("apt-get install");
-    if (!installs || !is_image_for_training(file)) continue;
-    if (instruction->mentions("apt-get update") || instruction->mentions("type=cache")) continue;
-    report.add(
-        "IMG008", report.places().place(instruction->offset),
-        "apt-get install without apt-get update in the same RUN: a cached layer's lists name "
-        "packages that are gone");
-    return;
-  }
-}
-
 void code_before_packages(const Dockerfile& file, Report& report) {
   const DockerInstruction* copy = nullptr;
   for (const DockerInstruction* instruction : file.final_instructions()) {
@@ -256,7 +243,7 @@ void code_before_packages(const Dockerfile& file, Report& report) {
                           instruction->mentions("install") && instruction->mentions("requirements");
     if (!installs || copy == nullptr || !is_image_for_training(file)) continue;
     report.add(
-        "IMG009", report.places().place(copy->offset),
+        "IMG008", report.places().place(copy->offset),
         "all code is copied before the packages are installed: each change of a line installs "
         "them again and makes new layers for every node");
     return;
@@ -269,8 +256,7 @@ constexpr Rule kRules[] = {
     {"IMG005", DockerfileRule{conda}},
     {"IMG006", DockerfileRule{opencv}},
     {"IMG007", DockerfileRule{pip_cache}},
-    {"IMG008", DockerfileRule{apt_lists}},
-    {"IMG009", DockerfileRule{code_before_packages}},
+    {"IMG008", DockerfileRule{code_before_packages}},
     {"VER001 VER002", DockerfileRule{torch_install}},
     {"VER003", DockerfileRule{cuda_of_wheel}},
     {"VER005", DockerfileRule{other_nccl}},

@@ -171,7 +171,7 @@ void runtime_scheduler(const Case& at, Report& report) {
   }
   const Ref topology = policy["volcano"]["networkTopology"];
   if (topology && !topology["highestTierAllowed"]) {
-    report.add_at_key("GANG007", policy["volcano"], "networkTopology",
+    report.add_at_key("GANG006", policy["volcano"], "networkTopology",
                       "networkTopology without highestTierAllowed ends the Trainer's controller "
                       "with a nil dereference");
   }
@@ -179,7 +179,7 @@ void runtime_scheduler(const Case& at, Report& report) {
       std::any_of(at.work.groups.begin(), at.work.groups.end(),
                   [](const PodGroup& g) { return contains(g.role, "initializer"); });
   if (has_initializers && is_named) {
-    report.add_at_key("GANG007", at.work.spec(), "podGroupPolicy",
+    report.add_at_key("GANG006", at.work.spec(), "podGroupPolicy",
                       "the gang counts the initializers' pods too, which never run together with "
                       "the trainer's");
   }
@@ -203,7 +203,7 @@ void queue_in_wrong_place(const Case& at, Report& report) {
 void queue_as_annotation(const Case& at, Report& report) {
   const Ref annotations = at.work.metadata()["annotations"];
   if (!annotations[kQueueName] || at.work.metadata()["labels"][kQueueName]) return;
-  report.add_at_key("GANG005", annotations, kQueueName,
+  report.add_at_key("GANG004", annotations, kQueueName,
                     "the queue's name is an annotation: Kueue reads the label of that name");
 }
 
@@ -228,7 +228,7 @@ void topology_in_wrong_place(const Case& at, Report& report) {
         starts_with(key.text, "kueue.x-k8s.io/podset-") && contains(key.text, "topology");
     if (!is_placed) continue;
     report.add(
-        "GANG008", key.place,
+        "GANG004", key.place,
         fmt::format("{} stands on the {}; Kueue reads it from the pod template's annotations",
                     key.text, at.work.object->kind));
   }
@@ -249,11 +249,11 @@ constexpr Rule kRules[] = {
     {"GANG002", WorkloadRule{least_members, Needs::kWholeObject}},
     {"GANG002", ObjectRule{group_members}},
     {"GANG003", PodRule{without_scheduler, Needs::kWholeObject}},
-    {"GANG003 GANG007", WorkloadRule{runtime_scheduler, Needs::kWholeObject}},
+    {"GANG003 GANG006", WorkloadRule{runtime_scheduler, Needs::kWholeObject}},
     {"GANG004", PodRule{queue_in_wrong_place}},
-    {"GANG005", WorkloadRule{queue_as_annotation}},
+    {"GANG004", WorkloadRule{queue_as_annotation}},
     {"GANG006", WorkloadRule{exclusive_topology}},
-    {"GANG008", WorkloadRule{topology_in_wrong_place}},
+    {"GANG004", WorkloadRule{topology_in_wrong_place}},
 };
 
 }  // namespace

@@ -85,7 +85,7 @@ void nothing_beside(const Case& at, Report& report) {
       "GPU004", at.container->node, "resources",
       fmt::format("container {} asks for {} and for no {}", in_quotes(at.container->name),
                   counted(at.container->gpus(), "GPU"), missing));
-  const bool matters = at.work.is_training && at.work.gpus() >= 2;
+  const bool matters = at.work.is_training && at.container->gpus() >= 2;
   if (!matters) finding.severity = Severity::kNote;
 }
 

@@ -61,7 +61,7 @@ void pull_policy(const Case& at, Report& report) {
 void never_pulled(const Case& at, Report& report) {
   const Ref policy = at.container->node["imagePullPolicy"];
   if (!matters(at) || policy.text() != "Never" || !at.work.is_spread()) return;
-  report.add("IMG003", policy,
+  report.add("IMG002", policy,
              "Never: each node must have the image already, or its pod waits in "
              "ErrImageNeverPull");
 }
@@ -78,7 +78,7 @@ constexpr Rule kRules[] = {
     {"IMG001", ContainerRule{latest}},
     {"IMG001", JobRule{job_image}},
     {"IMG002", ContainerRule{pull_policy}},
-    {"IMG003", ContainerRule{never_pulled}},
+    {"IMG002", ContainerRule{never_pulled}},
 };
 
 }  // namespace

@@ -111,20 +111,20 @@ void sockets(const Case& at, Report& report) {
   const auto b = count_of(*each->value);
   if (!a || !b || *a > kMost * kMost || *b > kMost * kMost || *a * *b <= kMost) return;
   report.add(
-      "NCCL009", each->value_place,
+      "NCCL006", each->value_place,
       fmt::format("{} threads with {} sockets each are more than {}, and NCCL cuts them down", *a,
                   *b, kMost));
 }
 
 constexpr Rule kRules[] = {
-    {"NCCL002 NCCL003 NCCL004 NCCL005 NCCL006", ContainerRule{variables}},
-    {"NCCL002 NCCL003 NCCL004 NCCL005 NCCL006", DockerfileRule{variables_of_image}},
-    {"NCCL002 NCCL003 NCCL004 NCCL005 NCCL006", JobRule{variables_of_job}},
+    {"NCCL002 NCCL003 NCCL004 NCCL006", ContainerRule{variables}},
+    {"NCCL002 NCCL003 NCCL004 NCCL006", DockerfileRule{variables_of_image}},
+    {"NCCL002 NCCL003 NCCL004 NCCL006", JobRule{variables_of_job}},
     {"NCCL001", ContainerRule{disabled_with_rdma}},
     {"NCCL001", JobRule{disabled_in_job}},
     {"NCCL007", ContainerRule{slow_paths}},
     {"NCCL008", WorkloadRule{differing}},
-    {"NCCL009", ContainerRule{sockets}},
+    {"NCCL006", ContainerRule{sockets}},
 };
 
 }  // namespace

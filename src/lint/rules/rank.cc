@@ -141,13 +141,13 @@ void master_with_elastic(const Case& at, Report& report) {
                       "workers only, so the Master is not in the world");
   }
   if (elastic["standalone"].is_true()) {
-    report.add("RANK007", elastic["standalone"],
+    report.add("RANK006", elastic["standalone"],
                "standalone: true puts an empty PET_STANDALONE into the pods, and torchrun ends "
                "with a ValueError");
   }
   const std::string_view backend = elastic["rdzvBackend"].text();
   if (starts_with(backend, "etcd")) {
-    report.add("RANK014", elastic["rdzvBackend"],
+    report.add("RANK006", elastic["rdzvBackend"],
                fmt::format("the backend {} needs the v2 API of etcd, which etcd 3.6 no longer has",
                            backend));
   }
@@ -376,13 +376,13 @@ void runtime_names(const Case& at, Report& report) {
     const Ref labels = job["template"]["metadata"]["labels"];
     if (labels["trainer.kubeflow.org/trainjob-ancestor-step"].text() != "trainer") continue;
     if (job["name"].text() != "node") {
-      report.add("RANK020", job["name"],
+      report.add("RANK018", job["name"],
                  "the trainer's replicatedJob is not named \"node\", which PET_MASTER_ADDR is made "
                  "of");
     }
     const Ref containers = job["template"]["spec"]["template"]["spec"]["containers"];
     if (containers.is_sequence() && !find_item(containers, "name", "node"))
-      report.add("RANK020", containers, "the trainer has no container named \"node\"");
+      report.add("RANK018", containers, "the trainer has no container named \"node\"");
   }
 }
 
@@ -403,7 +403,7 @@ constexpr Rule kRules[] = {
     {"RANK003", JobRule{env_of_job}},
     {"RANK004", WorkloadRule{master_replicas, Needs::kWholeObject}},
     {"RANK005", WorkloadRule{no_master, Needs::kWholeObject}},
-    {"RANK006 RANK007 RANK014", WorkloadRule{master_with_elastic}},
+    {"RANK006", WorkloadRule{master_with_elastic}},
     {"RANK008", PodRule{container_name, Needs::kWholeObject}},
     {"RANK009", ContainerRule{plain_python}},
     {"RANK010", ContainerRule{processes_against_gpus}},
@@ -414,7 +414,7 @@ constexpr Rule kRules[] = {
     {"RANK017", ContainerRule{worlds_of_one, Needs::kWholeObject}},
     {"RANK019", WorkloadRule{trainer_left_out}},
     {"RANK018 RANK019", ObjectRule{old_overrides}},
-    {"RANK020", WorkloadRule{runtime_names, Needs::kWholeObject}},
+    {"RANK018", WorkloadRule{runtime_names, Needs::kWholeObject}},
 };
 
 }  // namespace

@@ -152,7 +152,7 @@ void failure_policy(const Case& at, Report& report) {
   for (std::string_view key : {"podFailurePolicy", "backoffLimitPerIndex"}) {
     if (!spec[key]) continue;
     report.add_at_key(
-        "RST008", spec, key,
+        "RST006", spec, key,
         fmt::format("{} needs restartPolicy: Never; with {} the Job is refused", key, policy));
   }
 }
@@ -239,7 +239,7 @@ constexpr Rule kRules[] = {
     {"RST004", PodRule{exit_code_policy}},
     {"RST005", PodRule{one_pod_restarts, Needs::kWholeObject}},
     {"RST006 RST007", PodRule{missing_policy, Needs::kWholeObject}},
-    {"RST008", PodRule{failure_policy}},
+    {"RST006", PodRule{failure_policy}},
     {"RST009", ContainerRule{never_ends}},
     {"RST010", PodRule{short_grace}},
     {"RST011", ContainerRule{liveness}},

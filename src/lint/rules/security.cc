@@ -96,7 +96,7 @@ void secret_in_job(const JobSource& job, Report& report) {
 
 void host_namespaces(const Case& at, Report& report) {
   if (!matters(at) || !at.pods->spec["hostPID"].is_true()) return;
-  report.add_at_key("SEC004", at.pods->spec, "hostPID",
+  report.add_at_key("SEC001", at.pods->spec, "hostPID",
                     "hostPID: the pod sees and can signal all processes of the node");
 }
 
@@ -104,7 +104,7 @@ constexpr Rule kRules[] = {
     {"SEC001", ContainerRule{privileged}},    {"SEC002", PodRule{host_path}},
     {"SEC003", ContainerRule{secret_in_env}}, {"SEC003", DockerfileRule{secret_in_image}},
     {"SEC003", ObjectRule{secret_in_map}},    {"SEC003", JobRule{secret_in_job}},
-    {"SEC004", PodRule{host_namespaces}},
+    {"SEC001", PodRule{host_namespaces}},
 };
 
 }  // namespace
