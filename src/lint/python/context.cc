@@ -17,31 +17,30 @@ bool any_of_root(const Script& script, std::initializer_list<std::string_view> r
 
 // Frameworks whose trainers place samplers, guard writers and pick devices.
 bool is_managed(const Script& script) {
-  const bool trainer = any_of_root(script, {"pytorch_lightning",
-                                            "lightning",
-                                            "lightning_fabric",
-                                            "accelerate",
-                                            "deepspeed",
-                                            "composer",
-                                            "ignite",
-                                            "catalyst",
-                                            "colossalai",
-                                            "mmcv",
-                                            "mmengine",
-                                            "fairseq",
-                                            "detectron2",
-                                            "megatron",
-                                            "ray.train",
-                                            "fastai",
-                                            "horovod",
-                                            "nemo",
-                                            "transformers.Trainer",
-                                            "transformers.Seq2SeqTrainer",
-                                            "trl",
-                                            "torchtitan",
-                                            "shanty.Checkpointer",
-                                            "timm.utils.CheckpointSaver"});
-  return trainer;
+  return any_of_root(script, {"pytorch_lightning",
+                              "lightning",
+                              "lightning_fabric",
+                              "accelerate",
+                              "deepspeed",
+                              "composer",
+                              "ignite",
+                              "catalyst",
+                              "colossalai",
+                              "mmcv",
+                              "mmengine",
+                              "fairseq",
+                              "detectron2",
+                              "megatron",
+                              "ray.train",
+                              "fastai",
+                              "horovod",
+                              "nemo",
+                              "transformers.Trainer",
+                              "transformers.Seq2SeqTrainer",
+                              "trl",
+                              "torchtitan",
+                              "shanty.Checkpointer",
+                              "timm.utils.CheckpointSaver"});
 }
 
 }  // namespace
@@ -160,6 +159,7 @@ ScriptFacts facts_of(const Context& context) {
   const Script& script = context.script;
   ScriptFacts facts;
   if (!script.imports("torch")) return facts;
+  if (any_of_root(script, {"unittest", "pytest", "torch.testing"})) return facts;
   facts.ddp = !context.ddp_calls().empty();
   facts.fsdp = !context.fsdp_calls().empty();
   facts.managed = is_managed(script);

@@ -30,7 +30,14 @@ Finding unreadable(const Source& source, Place place, std::string why) {
 }
 
 // Without these words there is nothing to judge, and no need to parse.
-bool may_train(std::string_view text) { return text.find("torch") != std::string_view::npos; }
+bool may_train(std::string_view text) {
+  const auto has = [text](std::string_view word) {
+    return text.find(word) != std::string_view::npos;
+  };
+  return has("torch") &&
+         (has("backward") || has("init_process_group") || has("DataParallel") || has("DDP") ||
+          has("FSDP") || has("fully_shard") || has("rainer") || has(".fit("));
+}
 
 }  // namespace
 

@@ -87,11 +87,11 @@ std::string_view last_part(std::string_view dotted) { return dotted.substr(dotte
 Who who_by_name(std::string_view name) {
   const std::string word = lower_letters(last_part(name));
   static constexpr std::string_view kAsks[] = {
-      "ismain",       "ismaster",   "isrank0",     "isrankzero",    "ischief",
-      "isglobalzero", "isroot",     "mainprocess", "masterprocess", "isfirstrank",
-      "isprimary",    "isleader",   "rankzero",    "processzero",   "isglobalprimary",
-      "globalmaster", "ishead",     "islogrank",   "ismainproc",    "isrank0process",
-      "shouldsave",   "isrootrank", "ismasterrank"};
+      "ismain",       "ismaster",    "isrank0",     "isrankzero",    "ischief",
+      "isglobalzero", "isroot",      "mainprocess", "masterprocess", "isfirstrank",
+      "isprimary",    "isleader",    "rankzero",    "processzero",   "isglobalprimary",
+      "globalmaster", "ishead",      "islogrank",   "ismainproc",    "isrank0process",
+      "isrootrank",   "ismasterrank"};
   for (const std::string_view ask : kAsks) {
     if (word.find(ask) == std::string::npos) continue;
     const bool waits = word.find("first") != std::string::npos && ask == "mainprocess";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/yaml_tree.h"
 
 namespace shanty {
 
@@ -22,11 +23,6 @@ struct SyntaxLimits {
 // A node of a SyntaxTree: its number in reading order, parents before children.
 using NodeId = uint32_t;
 inline constexpr NodeId kNoNode = UINT32_MAX;
-
-struct Place {
-  int line = 0;    // from 1
-  int column = 0;  // from 1, in characters
-};
 
 // The syntax of a script as a flat list. Python keeps named nodes and operators; the shell keeps
 // its tokens too, since "&" and "|" are nothing else. Comments are left out. It reads what it can:

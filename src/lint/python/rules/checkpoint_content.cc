@@ -33,8 +33,11 @@ std::string content_of(const Context& context, const Call& save) {
   return out.find("**") == std::string::npos ? out : std::string();
 }
 
+// True when `x.step()` is called. One that is told the epoch each time has no state to lose.
 bool steps(const Context& context, std::initializer_list<std::string_view> names) {
   for (const Call* call : context.script.calls_to("step")) {
+    const NodeId told = context.script.argument(*call, "epoch", 0);
+    if (mentions_any(context.tree.text(told), {"epoch", "iter", "step"})) continue;
     const std::string_view owner = std::string_view(call->name).substr(0, call->name.rfind('.'));
     if (mentions_any(owner, names)) return true;
   }
@@ -48,19 +51,35 @@ bool loads(const Context& context, std::initializer_list<std::string_view> names
   return false;
 }
 
+// "optimizer.state_dict()", in whatever dictionary or object the optimizer stands.
+bool holds_state_of(std::string_view content, std::initializer_list<std::string_view> what) {
+  for (size_t at = content.find(".state_dict("); at != std::string_view::npos;
+       at = content.find(".state_dict(", at + 1)) {
+    const size_t start = content.find_last_of(" \t\n{,(=", at);
+    if (mentions_any(content.substr(start + 1, at - start - 1), what)) return true;
+  }
+  return false;
+}
+
 std::string missing_from(const Context& context, const std::string& content) {
   std::string out;
   const auto miss = [&out](std::string_view what) {
     out += out.empty() ? "" : " and ";
     out += what;
   };
-  if (!mentions_any(content, {"opt"})) miss("the optimizer");
-  if (steps(context, {"sched"}) && !mentions_any(content, {"sched"})) miss("the scheduler");
+  if (!holds_state_of(content, {"opt"})) miss("the optimizer");
+  if (steps(context, {"sched"}) && !mentions_any(content, {"sched"}) &&
+      !context.mentions("last_epoch")) {
+    miss("the scheduler");
+  }
   if (context.mentions("GradScaler") && steps(context, {"scaler"}) &&
       !mentions_any(content, {"scal", "amp"})) {
     miss("the gradient scaler");
   }
-  if (!mentions_any(content, {"epoch", "step", "iter", "global"})) miss("the epoch or step");
+  // A trainer, a counter or a progress object may keep the count.
+  if (!mentions_any(content, {"epoch", "step", "iter", "global", "progress", "report", "train"})) {
+    miss("the epoch or step");
+  }
   return out;
 }
 
@@ -76,7 +95,7 @@ void check_dictionaries(Context& context) {
   for (const Call* save : context.script.calls_to("torch.save")) {
     const std::string content = content_of(context, *save);
     if (!holds_model(content)) continue;
-    const bool to_resume = mentions_any(content, {"opt"}) ||
+    const bool to_resume = holds_state_of(content, {"opt"}) ||
                            (mentions_any(content, {"epoch", "step"}) && context.facts.resumes) ||
                            (mentions_any(content, {"epoch"}) && loads(context, {"model"}) &&
                             context.mentions("resume"));

@@ -72,7 +72,7 @@ void check_guarded(Context& context) {
                                  : guard.one  ? "one rank comes"
                                               : "one rank of each node comes";
     Finding& finding = context.add(
-        "RANK022", Severity::kError, call.node,
+        "RANK032", Severity::kError, call.node,
         fmt::format("{} needs every rank, but only {} here: it waits until the timeout",
                     sharded_state ? "state_dict() of a sharded model" : context.quoted(call.node),
                     who));
@@ -114,7 +114,7 @@ void check_forward_on_one(Context& context) {
     if (!forward) continue;
     const Guard guard = context.guards.within_function(call.node);
     if (!guard.one) continue;
-    context.add("RANK023", Severity::kWarning, call.node,
+    context.add("RANK033", Severity::kWarning, call.node,
                 fmt::format("one rank alone runs {}, which is wrapped by DistributedDataParallel: "
                             "its forward broadcasts the buffers and waits for the other ranks",
                             context.quoted(model)));

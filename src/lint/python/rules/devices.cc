@@ -31,7 +31,7 @@ NodeId index_in_string(const Context& context, NodeId node) {
 bool report_if_global(Context& context, NodeId index) {
   const RankValue rank = context.ranks.value(index);
   if (rank.kind != RankKind::kGlobal || !rank.proven) return false;
-  context.add("RANK020", Severity::kWarning, index,
+  context.add("RANK030", Severity::kWarning, index,
               fmt::format("{} is the rank of the whole job, not a number of a GPU: on the second "
                           "node there is no such device",
                           context.quoted(index)));
@@ -70,7 +70,7 @@ void check_all_on_first(Context& context) {
     const bool named = (call.last() == "to" || call.name == "torch.device") &&
                        context.script.literal(argument) == "cuda";
     if (!plain_cuda && !named) continue;
-    context.add("RANK021", Severity::kError, call.node,
+    context.add("RANK031", Severity::kError, call.node,
                 "every process of a node uses the first GPU: nothing gives a process its own "
                 "(no set_device, no device index)");
     return;

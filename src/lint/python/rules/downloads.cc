@@ -14,7 +14,7 @@ void check_downloads(Context& context) {
     if (!guard.callers_unknown && first == nullptr) first = &call;
   }
   if (first == nullptr) return;
-  context.add("RANK024", Severity::kWarning, first->node,
+  context.add("RANK034", Severity::kWarning, first->node,
               fmt::format("every rank downloads {} at the same time into the same directory",
                           first->last()));
 }

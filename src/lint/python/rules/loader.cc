@@ -9,7 +9,7 @@ namespace {
 bool is_in_memory(const Context& context, const Call& loader) {
   const NodeId data = context.script.argument(loader, "dataset", 0);
   const std::initializer_list<std::string_view> kWords = {"TensorDataset", "random", "toy",
-                                                              "MyTrainDataset"};
+                                                          "MyTrainDataset"};
   if (mentions_any(context.tree.text(data), kWords)) return true;
   for (const Assignment* one :
        context.script.assignments_to(context.tree.text(data), loader.function)) {

@@ -24,7 +24,7 @@ void check_unused(Context& context) {
 }
 
 void check_data_parallel(Context& context) {
-  if (context.facts.ddp || context.facts.fsdp) return;
+  if (context.mentions("DDP") || context.mentions("istributed") || context.facts.fsdp) return;
   for (const Call* call : context.script.calls_to("DataParallel")) {
     if (!call->name.starts_with("torch.")) continue;
     context.add("SCR005", Severity::kNote, call->node,

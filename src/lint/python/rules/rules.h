@@ -6,9 +6,9 @@
 namespace shanty {
 
 void check_local_rank(Context& context);          // RANK001
-void check_devices(Context& context);             // RANK020, RANK021
-void check_collectives(Context& context);         // RANK022, RANK023
-void check_downloads(Context& context);           // RANK024
+void check_devices(Context& context);             // RANK030, RANK031
+void check_collectives(Context& context);         // RANK032, RANK033
+void check_downloads(Context& context);           // RANK034
 void check_samplers(Context& context);            // SCR001 to SCR003
 void check_model(Context& context);               // SCR004, SCR005, SCR008
 void check_batch(Context& context);               // SCR006, SCR007

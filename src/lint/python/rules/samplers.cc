@@ -53,6 +53,8 @@ void add_set_epoch(const Context& context, Finding& finding, const Call& sampler
 }
 
 void check_set_epoch(Context& context) {
+  // Where the steps are in another file, set_epoch() may be there too.
+  if (context.training_loop() == kNoNode) return;
   const NodeId loop = context.epoch_loop();
   if (loop == kNoNode || !context.script.calls_to("set_epoch").empty()) return;
   for (const Call& call : context.script.calls()) {

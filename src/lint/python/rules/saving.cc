@@ -73,6 +73,16 @@ void check_read_after(Context& context) {
   }
 }
 
+// In a loop, or in a function that a loop calls.
+bool is_repeated(const Context& context, const Call& save) {
+  if (context.script.loop_around(save.node) != kNoNode) return true;
+  if (save.function == kModule) return false;
+  const std::vector<Script::Use> uses = context.script.uses_of(save.function);
+  return std::any_of(uses.begin(), uses.end(), [&](const Script::Use& use) {
+    return context.script.loop_around(use.node) != kNoNode;
+  });
+}
+
 // Overwritten again and again under one name, and read at the next start: a kill while it is
 // written leaves nothing.
 void check_in_place(Context& context) {
@@ -84,13 +94,7 @@ void check_in_place(Context& context) {
   for (const Call* save : context.script.calls_to("torch.save")) {
     const NodeId path = path_of(context, *save);
     if (path == kNoNode) continue;
-    const bool again =
-        context.script.loop_around(save->node) != kNoNode ||
-        (save->function != kModule &&
-         std::any_of(context.script.uses_of(save->function).begin(),
-                     context.script.uses_of(save->function).end(), [&](const Script::Use& use) {
-                       return context.script.loop_around(use.node) != kNoNode;
-                     }));
+    const bool again = is_repeated(context, *save);
     if (!again) continue;
     const std::string text = with_sources(context, path, save->function);
     if (mentions_any(text, {"epoch", "step", "iter", "{", "%", "format", "best", "final"}))

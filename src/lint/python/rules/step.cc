@@ -90,14 +90,20 @@ bool swallows(const SyntaxTree& tree, NodeId clause) {
   return !mentions_any(tree.text(body), {"raise", "exit", "return", "abort", "break"});
 }
 
+bool steps_within(const Context& context, NodeId loop) {
+  const std::vector<const Call*> steps = context.script.calls_to("step");
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const Call* step) { return context.tree.contains(loop, step->node); });
+}
+
 // One rank skips a step and the others wait for it.
 void check_swallowed(Context& context) {
   const SyntaxTree& tree = context.tree;
   for (const Call* call : context.script.calls_to("backward")) {
     const NodeId attempt = tree.ancestor(call->node, "try_statement");
     const NodeId loop = context.script.loop_around(call->node);
-    if (attempt == kNoNode || loop == kNoNode || !tree.contains(loop, attempt) ||
-        !tree.contains(tree.child(attempt, "body"), call->node)) {
+    if (attempt == kNoNode || loop == kNoNode || !steps_within(context, loop) ||
+        !tree.contains(loop, attempt) || !tree.contains(tree.child(attempt, "body"), call->node)) {
       continue;
     }
     for (const NodeId clause : tree.children(attempt)) {
