@@ -97,8 +97,7 @@ Status choose_code(RenderContext& c) {
 }
 
 Status check_image(const RenderContext& c, const RenderTarget& target) {
-  if (target.name == "slurm") return {};
-  if (c.job.run.image.empty()) {
+  if (!target.kind.empty() && c.job.run.image.empty()) {
     return Error{
         "run.image is missing: which image do the pods run? Say it in the job file or "
         "with --image"};
@@ -138,8 +137,10 @@ Result<RenderContext> make_context(const Job& job, const Plan& plan, const Kuber
   }
   if (c.host_network) c.master_port = host_port(job);
   TRY_STATUS(check_image(c, *target));
-  TRY_STATUS(choose_rdma(c));
-  TRY_STATUS(choose_code(c));
+  if (!target->kind.empty()) {
+    TRY_STATUS(choose_rdma(c));
+    TRY_STATUS(choose_code(c));
+  }
   c.gang = TRY(choose_gang(job, offer, options.gang, target->gangs(offer), target->name, notes));
   return c;
 }

@@ -128,13 +128,12 @@ Result<Gang> choose_gang(const Job& job, const KubernetesOffer& offer, GangChoic
                          const std::vector<GangMechanism>& possible, std::string_view target,
                          std::vector<std::string>& notes) {
   Gang gang{.mechanism = {}, .queue = job.schedule.queue};
-  if (possible.empty()) return gang;
   gang.mechanism = mechanism_of(asked);
   if (gang.mechanism && !is_possible(possible, *gang.mechanism)) {
     return Error{fmt::format("target {} cannot be scheduled by {}; it can by: {}", target,
                              gang_name(*gang.mechanism), names_of(possible))};
   }
-  if (asked != GangChoice::kAuto || job.schedule.gang == false) return gang;
+  if (possible.empty() || asked != GangChoice::kAuto || job.schedule.gang == false) return gang;
   const auto offered =
       std::ranges::find_if(offer.gangs, [&](GangMechanism m) { return is_possible(possible, m); });
   const bool wants = job.nodes.max > 1 || !job.schedule.queue.empty();
@@ -158,16 +157,20 @@ void add_queue(const RenderContext& c, Yaml& metadata) {
       "The LocalQueue of Kueue: the job is kept suspended until all of it fits.");
 }
 
-void join_gang(const RenderContext& c, Yaml& pod_template) {
+void join_gang(const RenderContext& c, Yaml& pod_template, bool operator_makes_gang) {
   Yaml& metadata = pod_template["metadata"];
   Yaml& spec = pod_template["spec"];
   if (c.gang.is(kVolcano)) {
-    metadata["annotations"].set("scheduling.k8s.io/group-name", c.name,
-                                "Makes the pod a member of the PodGroup of that name.");
+    if (!operator_makes_gang) {
+      metadata["annotations"].set("scheduling.k8s.io/group-name", c.name,
+                                  "Makes the pod a member of the PodGroup of that name.");
+    }
     spec.set("schedulerName", "volcano", "Only Volcano's scheduler heeds its PodGroups.");
   } else if (c.gang.is(kCoscheduling)) {
-    metadata["labels"].set("scheduling.x-k8s.io/pod-group", c.name,
-                           "Makes the pod a member of the PodGroup of that name.");
+    if (!operator_makes_gang) {
+      metadata["labels"].set("scheduling.x-k8s.io/pod-group", c.name,
+                             "Makes the pod a member of the PodGroup of that name.");
+    }
     spec.set("schedulerName", coscheduler(c), "The scheduler that has the coscheduling plugin.");
   } else if (c.gang.is(kNative)) {
     if (native_kind(c.offer, "PodGroup") == nullptr) {

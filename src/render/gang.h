@@ -16,7 +16,7 @@ Result<Gang> choose_gang(const Job& job, const KubernetesOffer& offer, GangChoic
 void add_queue(const RenderContext& c, Yaml& metadata);
 
 // What makes pods of this template members of the job's group.
-void join_gang(const RenderContext& c, Yaml& pod_template);
+void join_gang(const RenderContext& c, Yaml& pod_template, bool operator_makes_gang);
 
 // The group itself, for `pods` of them; nothing when the mechanism needs no object.
 std::vector<Piece> gang_objects(const RenderContext& c, uint64_t pods);

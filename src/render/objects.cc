@@ -122,6 +122,10 @@ Yaml make_object(const RenderContext& c, std::string_view api_version, std::stri
   return object;
 }
 
+std::string job_file_text(const Job& job) {
+  return from_json(Json::parse(serialize_job(job))).write();
+}
+
 std::string pod_job_file(const RenderContext& c) {
   Job job = c.job;
   if (c.code == CodeSource::kConfigMap) job.run.working_dir.clear();
@@ -129,7 +133,7 @@ std::string pod_job_file(const RenderContext& c) {
     const std::string inside = job.run.working_dir;
     job.run.working_dir = kCodeDir + (inside.empty() ? "" : "/" + inside);
   }
-  return from_json(Json::parse(serialize_job(job))).write();
+  return job_file_text(job);
 }
 
 std::vector<Piece> common_objects(const RenderContext& c) {

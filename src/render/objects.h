@@ -25,5 +25,7 @@ Yaml indexed_job_spec(const RenderContext& c, Yaml pod_template, bool with_ttl);
 
 // The job file as the pods read it.
 std::string pod_job_file(const RenderContext& c);
+// A job as YAML that parse_job reads back.
+std::string job_file_text(const Job& job);
 
 }  // namespace shanty

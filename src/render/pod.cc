@@ -55,7 +55,7 @@ Yaml resources(uint64_t cpus, uint64_t memory_bytes) {
 
 Yaml trainer_resources(const RenderContext& c) {
   Yaml out = resources(c.plan.count("cpus_per_node").value_or(c.processes),
-                       c.plan.count("memory_per_node").value_or(kIdleMemoryBytes));
+                       c.plan.count("memory_per_node_bytes").value_or(kIdleMemoryBytes));
   out["requests"].comment(
       "Equal to the limits: such pods are evicted last, and only they get whole CPUs near their "
       "GPUs from the Topology Manager.");
@@ -190,10 +190,10 @@ void add_claims(const RenderContext& c, Yaml& spec, Yaml& mounts) {
 }
 
 void add_shared_memory(const RenderContext& c, Yaml& spec, Yaml& mounts) {
-  const uint64_t bytes = c.plan.count("shm").value_or(kGi);
+  const uint64_t bytes = c.plan.count("shm_bytes").value_or(kGi);
   Yaml shm;
   shm.set("medium", "Memory");
-  const PlanValue* reason = c.plan.find("shm");
+  const PlanValue* reason = c.plan.find("shm_bytes");
   shm.set("sizeLimit", quantity(bytes),
           (reason == nullptr ? "" : reason->reason + ". ") +
               "Counts towards the memory limit of the container.");
@@ -201,7 +201,7 @@ void add_shared_memory(const RenderContext& c, Yaml& spec, Yaml& mounts) {
   mounts.push(mount("shm", "/dev/shm"),
               "Without this, /dev/shm has 64 MiB: loader workers die with \"Bus error\", NCCL "
               "falls back to slower ways.");
-  const auto memory = c.plan.count("memory_per_node");
+  const auto memory = c.plan.count("memory_per_node_bytes");
   if (memory && bytes >= *memory) {
     c.notes.push_back(fmt::format(
         "shared memory of {} does not fit into the pod's memory of {}: use more pod.memory, fewer "
@@ -326,8 +326,9 @@ Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& spec
     out["imagePullPolicy"].comment(
         "A tag can mean different images on different nodes; a digest (name@sha256:...) cannot.");
   }
-  out.set("command",
-          Yaml::texts(frame.command.empty() ? agent_command(c, frame.master_addr) : frame.command));
+  if (!frame.image_runs_itself) {
+    out.set("command", Yaml::texts(agent_command(c, frame.master_addr)));
+  }
   if (c.code != CodeSource::kImage) out.set("workingDir", kCodeDir);
   add_environment(c, frame, out);
   out.set("resources", frame.is_idle ? resources(1, kIdleMemoryBytes) : trainer_resources(c));
@@ -436,7 +437,7 @@ Yaml pod_template(const RenderContext& c, const PodFrame& frame) {
     for (const Yaml& volume : early->items()) volumes["volumes"].push(volume);
   }
   spec.set("volumes", *volumes.find("volumes"));
-  join_gang(c, out);
+  join_gang(c, out, frame.operator_makes_gang);
   return out;
 }
 

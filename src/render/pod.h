@@ -27,10 +27,12 @@ struct PodFrame {
   std::string subdomain;
   // Nodes to choose by labels and taints are told elsewhere.
   bool placement_elsewhere = false;
-  // In place of `shanty agent ...`.
-  std::vector<std::string> command;
   // The pod does no training: it gets no GPUs and little else.
   bool is_idle = false;
+  // The operator makes the group and its members; only the scheduler is left to name.
+  bool operator_makes_gang = false;
+  // The operator gives the command.
+  bool image_runs_itself = false;
 };
 
 // Mount points in the pods.

@@ -1,3 +1,5 @@
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "render/objects.h"
@@ -114,13 +116,12 @@ Result<Rendered> render_rbac(const Job& job, const KubernetesOffer& offer,
   subject.set("namespace",
               job.schedule.k8s_namespace.empty() ? "default" : job.schedule.k8s_namespace);
   binding["subjects"].push(subject);
-  size_t index = 0;
-  for (const auto& [stem, object] :
-       {std::pair("serviceaccount", account), {"role", role}, {"rolebinding", binding}}) {
-    out.objects.push_back({.file_name = fmt::format("{:02}-{}.yaml", 10 * ++index, stem),
-                           .kind = stem,
-                           .name = c.name + "-runner",
-                           .text = object.write()});
+  for (const auto& [file, kind, object] :
+       {std::tuple("10-serviceaccount.yaml", "ServiceAccount", account),
+        {"20-role.yaml", "Role", role},
+        {"30-rolebinding.yaml", "RoleBinding", binding}}) {
+    out.objects.push_back(
+        {.file_name = file, .kind = kind, .name = c.name + "-runner", .text = object.write()});
   }
   out.notes.clear();
   return out;

@@ -18,6 +18,13 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
   });
 }
 
+// "64Gi", "512M": no reader takes this for a number.
+bool is_quantity(std::string_view text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const std::string_view unit = text.substr(digits);
+  return digits > 0 && (unit == "Gi" || unit == "Mi" || unit == "Ki" || unit == "G" || unit == "M");
+}
+
 // True for text that any reader of YAML 1.1 or 1.2 takes as that text when it is not quoted.
 bool is_plain(std::string_view text) {
   if (text.empty() ||
@@ -28,12 +35,15 @@ bool is_plain(std::string_view text) {
   const auto is_inner = [&](char c) {
     return is_letter(c) || (c >= '0' && c <= '9') || std::string_view("-_./").find(c) < 4;
   };
-  if (!is_letter(text.front()) && text.front() != '/') return false;
+  if (is_quantity(text)) return true;
+  const bool is_option = text.starts_with("--") && text.size() > 2 && is_letter(text[2]);
+  if (!is_letter(text.front()) && text.front() != '/' && !is_option) return false;
   // A colon or blank inside is harmless unless they stand together, or a blank before a #.
   for (size_t i = 0; i < text.size(); ++i) {
     const char next = i + 1 < text.size() ? text[i + 1] : '\0';
     const bool glue =
-        (text[i] == ':' || text[i] == '=' || text[i] == '@' || text[i] == ' ') && (is_inner(next));
+        (text[i] == ':' || text[i] == '=' || text[i] == '@' || text[i] == ',' || text[i] == ' ') &&
+        (is_inner(next));
     if (!is_inner(text[i]) && !glue) return false;
   }
   return true;

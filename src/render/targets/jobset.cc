@@ -19,8 +19,7 @@ Result<std::vector<Piece>> render(const RenderContext& c) {
                            "JobSet's default, OnFailure, would run a job once more that "
                            "has failed for good. Ranks are restarted inside the pod.",
                        .hostname = {},
-                       .subdomain = {},
-                       .command = {}};
+                       .subdomain = {}};
   Yaml set = make_object(c, "jobset.x-k8s.io/v1alpha2", "JobSet", c.name);
   add_queue(c, set["metadata"]);
   Yaml& spec = set["spec"];

@@ -24,8 +24,7 @@ Result<std::vector<Piece>> render(const RenderContext& c) {
       .restart_policy = {},
       .why_restart = {},
       .hostname = {},
-      .subdomain = {},
-      .command = {}};
+      .subdomain = {}};
   Yaml job = make_object(c, "kubeflow.org/v1", "PyTorchJob", c.name);
   add_queue(c, job["metadata"]);
   Yaml& spec = job["spec"];

@@ -103,7 +103,7 @@ Piece train_job(const RenderContext& c, MinorVersion version) {
                          "The one above; the default kind is ClusterTrainingRuntime.");
   spec["runtimeRef"].set("name", c.name);
   Yaml& trainer = spec["trainer"];
-  trainer.comment("Without this section Trainer tells the pods no ranks, even if it is empty.");
+  trainer.comment("Even if it were empty: without this section Trainer tells the pods no ranks.");
   trainer.set("numNodes", c.nodes);
   trainer.set("numProcPerNode", c.processes,
               "With auto, a pod with MIG slices or without GPUs gets a process per CPU.");
@@ -131,7 +131,7 @@ Result<std::vector<Piece>> render(const RenderContext& c) {
                        .hostname = {},
                        .subdomain = {},
                        .placement_elsewhere = true,
-                       .command = {}};
+                       .operator_makes_gang = true};
   Yaml templ = pod_template(c, frame);
   // 2.0 overrides node labels and taints only.
   if (version == kOldest) {
