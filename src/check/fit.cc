@@ -41,7 +41,7 @@ double change_cost(const Change& change, const FitRequest& request) {
       return 4 + 8 * (asked - static_cast<double>(change.pods)) / asked;
     }
     case ChangeKind::kUncordon:
-      return 5 + static_cast<double>(change.nodes.size());
+      return 4 + static_cast<double>(change.nodes.size());
     case ChangeKind::kFreeHolders:
       return 6 + static_cast<double>(change.holders.size());
   }

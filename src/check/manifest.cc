@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "check/objects.h"
+#include "render/local_code.h"
+#include "render/render.h"
 #include "text/diagnostic.h"
 #include "text/json_fields.h"
 
@@ -20,6 +22,8 @@ constexpr YamlLimits kLimits = {.bytes = size_t{16} << 20,
                                 .scalar_bytes = size_t{1} << 20,
                                 .documents = 1000};
 constexpr int64_t kMostPods = 1'000'000;
+// Stands where the job's token would: the objects are only tried.
+constexpr const char* kNoToken = "checked-and-never-stored-0123456789";
 
 const json& child(const json& object, const char* name) {
   static const json kNone = json::object();
@@ -356,6 +360,22 @@ Result<Workload> workload_of(const std::vector<json>& objects, const std::string
         "TrainJob, JobSet, Volcano Job, RayJob or MPIJob"};
   }
   return workload;
+}
+
+Result<std::vector<json>> render_objects(const Job& job, const std::string& job_file,
+                                         const KubernetesOffer& offer, const std::string& target) {
+  const LocalCode code = read_local_code(job, job_file);
+  RenderOptions options{.target = target, .token = kNoToken, .run_id = "check"};
+  options.code = code.files;
+  options.code_problem = code.problem;
+  const Rendered rendered = TRY(render_job(job, make_plan(job, Cluster{}), offer, options));
+  std::vector<json> objects;
+  for (const RenderedObject& object : rendered.objects) {
+    for (json& each : TRY(parse_manifests(object.text, object.file_name))) {
+      objects.push_back(std::move(each));
+    }
+  }
+  return objects;
 }
 
 Workload workload_of(const Job& job, const Plan& plan, const std::string& k8s_namespace) {

@@ -28,7 +28,12 @@ bool is_manifest(std::string_view text);
 Result<Workload> workload_of(const std::vector<nlohmann::json>& objects,
                              const std::string& k8s_namespace);
 
-// The same for a job file.
+// The same for a job file whose objects cannot be rendered (it names no image yet).
 Workload workload_of(const Job& job, const Plan& plan, const std::string& k8s_namespace);
+
+// A job file as the objects of `target` for what the cluster offers, without a token.
+Result<std::vector<nlohmann::json>> render_objects(const Job& job, const std::string& job_file,
+                                                   const KubernetesOffer& offer,
+                                                   const std::string& target);
 
 }  // namespace shanty::check

@@ -15,6 +15,7 @@
 #include "cli/cli_app.h"
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
+#include "kube/offer.h"
 #include "os/files.h"
 #include "os/process.h"
 #include "plan/plan.h"
@@ -43,6 +44,7 @@ constexpr size_t kMaxFileBytes = size_t{16} << 20;
 
 struct CheckArguments {
   std::string file;
+  std::string target = "job";
   std::string name;
   kube::AccessOptions access;
   bool json = false;
@@ -65,10 +67,11 @@ Result<std::unique_ptr<kube::Client>> connect(const kube::AccessOptions& options
   return kube::Client::create(TRY(kube::find_access(options)));
 }
 
-// What the file asks for, and the objects in it when it holds manifests.
+// What the file asks for, and the objects to try.
 struct Asked {
   check::Workload workload;
   std::vector<nlohmann::json> objects;
+  std::string problem;  // why there are no objects to try
 };
 
 Result<Asked> read_manifests(const std::string& text, const std::string& path,
@@ -79,36 +82,58 @@ Result<Asked> read_manifests(const std::string& text, const std::string& path,
   return asked;
 }
 
+// A job is judged by the objects that `render` makes of it here; without them by its plan.
+Asked read_job(Job job, const CheckArguments& arguments, kube::Client& client,
+               const std::string& k8s_namespace) {
+  Asked asked;
+  if (!arguments.access.k8s_namespace.empty() || job.schedule.k8s_namespace.empty()) {
+    job.schedule.k8s_namespace = k8s_namespace;
+  }
+  const auto found = kube::discover_offer(client);
+  const KubernetesOffer offer = found.ok() ? found->offer : newest_kubernetes_offer();
+  auto objects = check::render_objects(job, arguments.file, offer, arguments.target);
+  auto workload = objects.ok() ? check::workload_of(*objects, job.schedule.k8s_namespace)
+                               : Result<check::Workload>(objects.error());
+  if (workload.ok()) {
+    asked.objects = std::move(*objects);
+    asked.workload = std::move(*workload);
+    asked.workload.name = job.name;
+    if (job.nodes.min < job.nodes.max) asked.workload.request.min_pods = job.nodes.min;
+    return asked;
+  }
+  asked.problem =
+      "the objects of the job cannot be rendered, so the server was not asked about "
+      "them: " +
+      workload.error().message;
+  asked.workload = check::workload_of(job, make_plan(job, Cluster{}), k8s_namespace);
+  return asked;
+}
+
+int usage_error(const std::string& message) {
+  fmt::print(stderr, "shanty: {}\n", message);
+  return kExitUsage;
+}
+
 int check_cluster(const CheckArguments& arguments) {
   const auto text = read_file(arguments.file, kMaxFileBytes);
-  if (!text.ok()) {
-    fmt::print(stderr, "shanty: {}\n", text.error().message);
-    return kExitUsage;
-  }
+  if (!text.ok()) return usage_error(text.error().message);
   const bool manifest = check::is_manifest(*text);
   const auto job = manifest ? std::nullopt : load_job_or_report(arguments.file);
   if (!manifest && !job) return kExitUsage;
   const auto client = connect(arguments.access);
   if (!client.ok()) return environment_error(client.error().message);
   const std::string& k8s_namespace = (*client)->access().k8s_namespace;
-  Asked asked;
-  if (manifest) {
-    auto read = read_manifests(*text, arguments.file, k8s_namespace);
-    if (!read.ok()) {
-      fmt::print(stderr, "shanty: {}\n", read.error().message);
-      return kExitUsage;
-    }
-    asked = std::move(*read);
-  } else {
-    asked.workload = check::workload_of(*job, make_plan(*job, Cluster{}), k8s_namespace);
-  }
+  Result<Asked> asked = manifest ? read_manifests(*text, arguments.file, k8s_namespace)
+                                 : read_job(*job, arguments, **client, k8s_namespace);
+  if (!asked.ok()) return usage_error(asked.error().message);
   if (!arguments.access.k8s_namespace.empty()) {
-    asked.workload.k8s_namespace = arguments.access.k8s_namespace;
+    asked->workload.k8s_namespace = arguments.access.k8s_namespace;
   }
-  auto snapshot = check::read_snapshot(**client, asked.workload.k8s_namespace);
+  auto snapshot = check::read_snapshot(**client, asked->workload.k8s_namespace);
   if (!snapshot.ok()) return environment_error(snapshot.error().message);
-  check::try_objects(**client, asked.objects, *snapshot);
-  return show(check::evaluate(*snapshot, std::move(asked.workload)), arguments.json);
+  if (!asked->problem.empty()) snapshot->unread.push_back(asked->problem);
+  check::try_objects(**client, asked->objects, *snapshot);
+  return show(check::evaluate(*snapshot, std::move(asked->workload)), arguments.json);
 }
 
 int check_pending(const CheckArguments& arguments) {
@@ -144,6 +169,8 @@ int run_check(int argc, char** argv) {
   cluster->add_option("file", arguments.file, "a job file, or manifests")
       ->required()
       ->type_name("FILE");
+  cluster->add_option("-t,--target", arguments.target, "as what the job would run (default: job)")
+      ->type_name("TARGET");
   add_common(*cluster, arguments);
   CLI::App* pending = app->add_subcommand("pending", "why a job, PodGroup or pod does not start");
   pending->add_option("name", arguments.name, "its name")->required()->type_name("NAME");

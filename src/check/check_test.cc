@@ -1,0 +1,329 @@
+#include "check/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "causes/catalogue.h"
+#include "check/pending.h"
+
+namespace shanty::check {
+namespace {
+
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kGpu = "nvidia.com/gpu";
+const ServedKind kNative = {"scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", true};
+
+NodeFacts node(const std::string& name, int64_t gpus = 8) {
+  NodeFacts facts;
+  facts.fit = {.name = name,
+               .labels = {{"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"},
+                          {"nvidia.com/cuda.driver-version.full", "580.95.05"},
+                          {"nvidia.com/gpu.present", "true"}},
+               .allocatable = {{"cpu", 96000}, {"memory", int64_t{1} << 40}, {"pods", 110}}};
+  if (gpus > 0) facts.fit.allocatable[kGpu] = gpus;
+  facts.capacity = facts.fit.allocatable;
+  return facts;
+}
+
+// Two nodes of eight GPUs, and a gang mechanism.
+Snapshot cluster() {
+  return {.k8s_namespace = "ml",
+          .now_unix_s = 1000,
+          .kinds = {kNative},
+          .nodes = {node("a"), node("b")},
+          .secrets = std::vector<std::string>{}};
+}
+
+Workload two_pods() {
+  return {.name = "llm",
+          .k8s_namespace = "ml",
+          .request = {.groups = {{.name = "w", .pods = 2, .per_pod = {{"cpu", 32000}, {kGpu, 8}}}}},
+          .gang = true};
+}
+
+std::vector<std::string> codes(const CheckReport& report) {
+  std::vector<std::string> out;
+  for (const Finding& finding : report.findings) out.push_back(finding.code);
+  return out;
+}
+
+const Finding& only(const CheckReport& report, std::string_view code) {
+  const auto found = std::ranges::find(report.findings, code, &Finding::code);
+  EXPECT_NE(found, report.findings.end()) << code;
+  static const Finding kNone;
+  return found == report.findings.end() ? kNone : *found;
+}
+
+TEST(Check, IsQuietWhereAllIsWell) {
+  const CheckReport report = evaluate(cluster(), two_pods());
+  EXPECT_TRUE(report.fits());
+  EXPECT_FALSE(report.has_problems());
+  EXPECT_THAT(codes(report), IsEmpty());
+  EXPECT_THAT(report_text(report, false, 0), HasSubstr("fits now"));
+}
+
+TEST(Check, FindsGpusThatNobodyOffers) {
+  Snapshot none = cluster();
+  none.nodes = {node("a", 0), node("b", 0)};
+  EXPECT_EQ(only(evaluate(none, two_pods()), "GPU050").severity, Severity::kError);
+  Snapshot sick = cluster();
+  sick.nodes[0].fit.allocatable[kGpu] = 7;
+  EXPECT_THAT(only(evaluate(sick, two_pods()), "GPU051").subject.nodes, ElementsAre("a"));
+}
+
+TEST(Check, WarnsOfMixedModelsAndDrivers) {
+  Snapshot mixed = cluster();
+  mixed.nodes[0].fit.labels["nvidia.com/gpu.product"] = "NVIDIA-A100-SXM4-80GB";
+  mixed.nodes[0].fit.labels["nvidia.com/cuda.driver-version.full"] = "535.1";
+  const CheckReport report = evaluate(mixed, two_pods());
+  EXPECT_THAT(codes(report), ElementsAre("GPU052", "GPU053"));
+  EXPECT_TRUE(report.fits());
+  EXPECT_TRUE(report.has_problems());
+}
+
+TEST(Check, TakesOnlyTheModelThatTheUserNames) {
+  Snapshot mixed = cluster();
+  mixed.nodes[0].fit.labels["nvidia.com/gpu.product"] = "NVIDIA-A100-SXM4-80GB";
+  Workload workload = two_pods();
+  workload.gpu_model = "h100-80g";
+  EXPECT_FALSE(evaluate(mixed, workload).fits());
+  workload.request.groups[0].pods = 1;
+  const CheckReport one = evaluate(mixed, workload);
+  EXPECT_TRUE(one.fits()) << report_text(one, false, 0);
+  workload.gpu_model = "b200";
+  EXPECT_THAT(codes(evaluate(mixed, workload)), Contains("SCHED054"));
+}
+
+TEST(Check, NamesWhatKeepsNodesAway) {
+  Snapshot away = cluster();
+  away.nodes.push_back(node("c"));
+  away.nodes.push_back(node("d"));
+  away.nodes[1].fit.cordoned = true;
+  away.nodes[2].fit.ready = false;
+  away.nodes[2].not_ready_reason = "KubeletNotReady: container runtime is down";
+  away.nodes[3].fit.taints = {{"dedicated", "vision", "NoSchedule"}};
+  const CheckReport report = evaluate(away, two_pods());
+  EXPECT_THAT(codes(report), ElementsAre("SCHED050", "SCHED052", "SCHED053", "SCHED053"));
+  EXPECT_THAT(report_text(report, false, 0),
+              HasSubstr("smallest change: tolerate dedicated=vision:NoSchedule"));
+  EXPECT_THAT(report_text(report, false, 0), HasSubstr("container runtime is down"));
+  const json out = json::parse(report_json(report));
+  EXPECT_EQ(out["fits"], false);
+  EXPECT_EQ(out["change"]["kind"], "tolerate");
+  EXPECT_EQ(out["pods"]["placed"], 1);
+}
+
+TEST(Check, LooksAtClaims) {
+  Snapshot snapshot = cluster();
+  snapshot.claims["rwo"] = {"rwo", "Bound", {"ReadWriteOnce"}};
+  snapshot.claims["rox"] = {"rox", "Bound", {"ReadOnlyMany"}};
+  snapshot.claims["rwx"] = {"rwx", "Pending", {"ReadWriteMany"}, "slow"};
+  snapshot.claims["late"] = {"late", "Pending", {"ReadWriteMany"}, "late"};
+  snapshot.late_binding = {{"slow", false}, {"late", true}};
+  const auto codes_for = [&](const std::string& claim, bool read_only, bool many = true) {
+    Workload workload = two_pods();
+    workload.claims = {{claim, read_only, many}};
+    return codes(evaluate(snapshot, workload));
+  };
+  EXPECT_THAT(codes_for("none", false), ElementsAre("STO050"));
+  EXPECT_THAT(codes_for("rwo", false), ElementsAre("STO051"));
+  EXPECT_THAT(codes_for("rwo", false, false), IsEmpty());
+  EXPECT_THAT(codes_for("rox", true), IsEmpty());
+  EXPECT_THAT(codes_for("rox", false), ElementsAre("STO051"));
+  EXPECT_THAT(codes_for("rwx", false), ElementsAre("STO052"));
+  EXPECT_THAT(codes_for("late", false), IsEmpty());
+}
+
+TEST(Check, LooksAtSecretsOnlyWhereItMaySeeThem) {
+  Snapshot snapshot = cluster();
+  Workload workload = two_pods();
+  workload.pull_secrets = {"registry"};
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("IMG050"));
+  snapshot.secrets->push_back("registry");
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  snapshot.secrets.reset();
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+}
+
+TEST(Check, LooksAtQuotasAndLimits) {
+  Snapshot snapshot = cluster();
+  snapshot.quotas = {{.name = "q",
+                      .hard = {{"requests.nvidia.com/gpu", 16}, {"pods", 10}},
+                      .used = {{"requests.nvidia.com/gpu", 8}}}};
+  const CheckReport busy = evaluate(snapshot, two_pods());
+  EXPECT_EQ(only(busy, "SCHED056").severity, Severity::kWarning);
+  EXPECT_FALSE(busy.fits());
+  EXPECT_TRUE(busy.fit.fits);
+  snapshot.quotas[0].hard["requests.nvidia.com/gpu"] = 8;
+  EXPECT_EQ(only(evaluate(snapshot, two_pods()), "SCHED056").severity, Severity::kError);
+  snapshot.quotas.clear();
+  snapshot.limits = {{.name = "l", .type = "Container", .most = {{"cpu", 16000}}}};
+  EXPECT_THAT(only(evaluate(snapshot, two_pods()), "SCHED057").message,
+              HasSubstr("at most 16 cpu"));
+}
+
+ClusterQueueFacts queue_of(const std::string& name, int64_t nominal, int64_t used) {
+  ClusterQueueFacts queue{.name = name};
+  queue.quotas = {{.flavor = "f", .resource = kGpu, .nominal = nominal, .used = used},
+                  {.flavor = "f", .resource = "cpu", .nominal = 1'000'000}};
+  return queue;
+}
+
+TEST(Check, FollowsAQueueOfKueueToItsQuota) {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.push_back({"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", true});
+  Workload workload = two_pods();
+  workload.kueue_queue = "team";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG051"));
+  snapshot.local_queues = {{.name = "team", .cluster_queue = "cq"}};
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG051"));
+  snapshot.cluster_queues = {queue_of("cq", 16, 8)};
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG054"));
+  EXPECT_FALSE(evaluate(snapshot, workload).fits());
+  snapshot.local_queues.push_back({.name = "spare", .cluster_queue = "other"});
+  snapshot.cluster_queues.push_back(queue_of("other", 16, 0));
+  EXPECT_THAT(only(evaluate(snapshot, workload), "GANG054").fix,
+              ElementsAre("use the queue spare, which has room"));
+  snapshot.cluster_queues[0] = queue_of("cq", 8, 0);
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG053"));
+  snapshot.cluster_queues[0].cohort = snapshot.cluster_queues[1].cohort = "all";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  snapshot.cluster_queues[0].quotas[0].borrow = 4;
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG053"));
+  snapshot.cluster_queues[0].stopped = true;
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG052"));
+}
+
+TEST(Check, LooksAtVolcanosQueue) {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.push_back({"scheduling.volcano.sh", "v1beta1", "Queue", "queues", false});
+  snapshot.volcano_queues = {{.name = "default", .state = "Closed", .capability = {{kGpu, 8}}}};
+  Workload workload = two_pods();
+  workload.volcano_queue = "default";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG055", "GANG055"));
+  workload.volcano_queue = "team";
+  EXPECT_THAT(only(evaluate(snapshot, workload), "GANG055").message, HasSubstr("it has default"));
+}
+
+TEST(Check, SaysThatNothingStartsPodsTogether) {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.clear();
+  EXPECT_THAT(codes(evaluate(snapshot, two_pods())), ElementsAre("GANG050"));
+}
+
+TEST(Check, TellsWhatTheServerRefuses) {
+  Snapshot snapshot = cluster();
+  snapshot.refusals = {{"Job llm", "violates PodSecurity"}};
+  snapshot.namespace_exists = false;
+  snapshot.priority_classes = {"low"};
+  Workload workload = two_pods();
+  workload.priority_class = "high";
+  workload.scheduler = "volcano";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)),
+              ElementsAre("SCHED059", "SCHED059", "SCHED058", "SCHED060"));
+}
+
+TEST(Check, IsLessSureWhereItDoesNotSeeAllPods) {
+  Snapshot snapshot = cluster();
+  snapshot.sees_all_pods = false;
+  snapshot.nodes.pop_back();
+  EXPECT_LT(only(evaluate(snapshot, two_pods()), "SCHED050").confidence, 1);
+}
+
+TEST(Check, HasAPageForEachCodeInBothLanguages) {
+  for (const char* code :
+       {"SCHED050", "SCHED051", "SCHED052", "SCHED053", "SCHED054", "SCHED055", "SCHED056",
+        "SCHED057", "SCHED058", "SCHED059", "SCHED060", "SCHED061", "SCHED062", "GPU050",
+        "GPU051",   "GPU052",   "GPU053",   "STO050",   "STO051",   "STO052",   "STO053",
+        "IMG050",   "IMG051",   "POD050",   "GANG050",  "GANG051",  "GANG052",  "GANG053",
+        "GANG054",  "GANG055",  "GANG056"}) {
+    EXPECT_NE(find_cause(code, Language::kEnglish), nullptr) << code;
+    EXPECT_NE(find_cause(code, Language::kChinese), nullptr) << code;
+  }
+}
+
+// --- what waits ---
+
+json pod(const std::string& name, json status, json spec = json::object()) {
+  status["phase"] = "Pending";
+  return {{"kind", "Pod"}, {"metadata", {{"name", name}}}, {"spec", spec}, {"status", status}};
+}
+
+std::vector<std::string> waiting_codes(const Waiting& waiting) {
+  std::vector<std::string> out;
+  for (const Finding& finding : waiting_findings(waiting)) out.push_back(finding.code);
+  return out;
+}
+
+TEST(Pending, ReadsConditionsAndWaitingContainers) {
+  const json unscheduled = {{"conditions", {{{"type", "PodScheduled"}, {"status", "False"}}}}};
+  EXPECT_THAT(waiting_codes({.pods = {pod("p", unscheduled)}}), IsEmpty());
+  EXPECT_THAT(waiting_codes({.pods = {pod("p", json::object())}}), ElementsAre("SCHED060"));
+  const json pulling = {
+      {"containerStatuses",
+       {{{"image", "x:1"},
+         {"state", {{"waiting", {{"reason", "ImagePullBackOff"}, {"message", "not found"}}}}}}}}};
+  const json placed = {{"nodeName", "a"}};
+  const auto findings =
+      waiting_findings({.pods = {pod("p", pulling, placed), pod("q", pulling, placed)}});
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].code, "IMG051");
+  EXPECT_THAT(findings[0].subject.pods, ElementsAre("p", "q"));
+  const json gated = {{"schedulingGates", {{{"name", "kueue.x-k8s.io/admission"}}}}};
+  EXPECT_THAT(waiting_codes({.pods = {pod("p", unscheduled, gated)}}), ElementsAre("SCHED061"));
+}
+
+TEST(Pending, ReadsWhatDecides) {
+  const json workload = {
+      {"kind", "Workload"},
+      {"metadata", {{"name", "w"}}},
+      {"spec", {{"queueName", "team"}}},
+      {"status",
+       {{"conditions",
+         {{{"type", "QuotaReserved"}, {"status", "False"}, {"message", "16 more needed"}}}}}}};
+  const auto findings = waiting_findings({.deciders = {workload}});
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].code, "GANG054");
+  EXPECT_EQ(findings[0].evidence[0].text, "16 more needed");
+  const json group = {
+      {"kind", "PodGroup"},
+      {"metadata", {{"name", "g"}}},
+      {"status",
+       {{"phase", "Inqueue"},
+        {"conditions", {{{"type", "Unschedulable"}, {"status", "True"}, {"message", "2/5"}}}}}}};
+  EXPECT_THAT(waiting_codes({.deciders = {group}}), ElementsAre("GANG056"));
+  const json suspended = {
+      {"kind", "Job"}, {"metadata", {{"name", "j"}}}, {"spec", {{"suspend", true}}}};
+  EXPECT_THAT(waiting_codes({.deciders = {suspended}}), ElementsAre("SCHED061"));
+}
+
+TEST(Pending, ReadsEventsOncePerReason) {
+  const auto event = [](const char* reason, const char* message) {
+    return json{{"reason", reason}, {"message", message}, {"involvedObject", {{"name", "p"}}}};
+  };
+  EXPECT_THAT(
+      waiting_codes({.events = {event("FailedScheduling", "0/4 nodes"),
+                                event("FailedScheduling", "0/3 nodes"), event("FailedMount", "x"),
+                                event("FailedCreate", "y"), event("Scheduled", "z")}}),
+      ElementsAre("SCHED062", "STO053", "SCHED058"));
+}
+
+TEST(Pending, AsksForWhatHasNoNodeYet) {
+  const json spec = {{"containers", {{{"resources", {{"limits", {{kGpu, "8"}}}}}}}}};
+  json placed = spec;
+  placed["nodeName"] = "a";
+  const Waiting waiting{.pods = {pod("p", json::object(), spec), pod("q", json::object(), placed)}};
+  EXPECT_EQ(waiting_workload(waiting, "llm", "ml").pods(), 1U);
+}
+
+}  // namespace
+}  // namespace shanty::check

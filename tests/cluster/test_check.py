@@ -1,0 +1,240 @@
+"""`shanty check` on a real API server and scheduler, with fake nodes of eight GPUs each."""
+
+import json
+
+import pytest
+
+from .api import MERGE, condition_of
+
+GPU = "nvidia.com/gpu"
+PRODUCT = "NVIDIA-H100-80GB-HBM3"
+NODES = 4
+
+
+@pytest.fixture(scope="module")
+def fake(cluster_or_reason):
+    if isinstance(cluster_or_reason, str):
+        pytest.skip(cluster_or_reason)
+    nodes = cluster_or_reason.fake_nodes(NODES)
+    api = cluster_or_reason.api
+    for name in nodes.names:
+        api.wait(lambda: condition_of(api.get("v1", "Node", name), "Ready") == "True",
+                 f"{name} is ready")
+    yield nodes
+    nodes.remove()
+
+
+def job(name, pods, *, gpus=8, cpu="32", spec=None, **metadata):
+    resources = {"cpu": cpu, "memory": "256Gi", GPU: str(gpus)}
+    return {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **metadata},
+        "spec": {
+            "parallelism": pods, "completions": pods, "completionMode": "Indexed",
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "nodeSelector": {"nvidia.com/gpu.product": PRODUCT},
+                "tolerations": [{"key": GPU, "operator": "Exists"}],
+                "containers": [{"name": "train", "image": "registry.local/ml/train:1",
+                                "resources": {"limits": resources, "requests": resources}}],
+                **(spec or {})}}}}
+
+
+def change(cluster, api_version, kind, name, patch):
+    cluster.api.request("PATCH", cluster.api.path(api_version, kind, "", name), patch, kind=MERGE)
+
+
+class Checker:
+    def __init__(self, cluster, namespace, directory):
+        self.cluster, self.namespace, self.directory = cluster, namespace, directory
+
+    def __call__(self, *objects):
+        """The report on manifests; its exit code is in `code`."""
+        path = self.directory / "job.yaml"
+        path.write_text("\n---\n".join(json.dumps(each) for each in objects))
+        return self.run("cluster", path)
+
+    def run(self, *args):
+        done = self.cluster.shanty("check", *args, "-n", self.namespace, "--json")
+        assert done.returncode in (0, 1), done.stderr
+        report = json.loads(done.stdout)
+        report["code"] = done.returncode
+        report["codes"] = {finding["code"] for finding in report["findings"]}
+        report["changes"] = {change["kind"]: change for change in
+                             [report["change"] or {"kind": None}, *report["alternatives"]]}
+        return report
+
+    def text(self, *args):
+        done = self.cluster.shanty("check", *args, "-n", self.namespace)
+        return done.stdout + done.stderr
+
+    def start(self, thing):
+        self.cluster.api.create(thing, self.namespace)
+
+
+@pytest.fixture
+def check(fake, cluster, namespace, tmp_path):
+    return Checker(cluster, namespace, tmp_path)
+
+
+def test_a_job_that_fits(check):
+    report = check(job("fits", NODES))
+    assert report["fits"] and report["code"] == 0, report
+    assert report["change"] is None and report["when"] == "now"
+
+
+def test_a_job_that_is_one_node_too_large(check):
+    report = check(job("large", NODES + 1))
+    assert not report["fits"] and report["code"] == 1
+    assert report["pods"] == {"wanted": NODES + 1, "placed": NODES}
+    assert report["change"]["kind"] == "fewer_pods" and report["change"]["pods"] == NODES
+    assert check(job("large", report["change"]["pods"]))["fits"]
+    assert "SCHED050" in report["codes"]
+
+
+def test_who_holds_the_room_and_until_when(check, cluster):
+    busy = job("busy", 2)
+    busy["spec"]["activeDeadlineSeconds"] = 3600
+    check.start(busy)
+    cluster.api.wait(lambda: sum(bool(pod["spec"].get("nodeName")) for pod in
+                                 cluster.pods(check.namespace)) == 2, "the other job is placed")
+    report = check(job("second", 3))
+    assert not report["fits"]
+    [holder] = report["changes"]["free_holders"]["holders"]
+    assert holder["owner"] == "Job busy" and holder["namespace"] == check.namespace
+    assert holder["holds"][GPU] == "16" and len(holder["nodes"]) == 2
+    assert "within" in report["when"]
+    cluster.api.delete("batch/v1", "Job", "busy", check.namespace, propagationPolicy="Background")
+    cluster.api.wait(lambda: not cluster.pods(check.namespace), "its pods are gone")
+    assert check(job("second", 3))["fits"]
+
+
+def test_a_cordoned_node(check, cluster):
+    change(cluster, "v1", "Node", "gpu-1", {"spec": {"unschedulable": True}})
+    try:
+        report = check(job("all", NODES))
+        assert not report["fits"] and "SCHED053" in report["codes"]
+        assert report["change"]["kind"] == "uncordon" and report["change"]["nodes"] == ["gpu-1"]
+    finally:
+        change(cluster, "v1", "Node", "gpu-1", {"spec": {"unschedulable": None}})
+    assert check(job("all", NODES))["fits"]
+
+
+def test_a_taint(check, cluster):
+    gpu = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+    vision = {"key": "dedicated", "value": "vision", "effect": "NoSchedule"}
+    change(cluster, "v1", "Node", "gpu-2", {"spec": {"taints": [gpu, vision]}})
+    try:
+        report = check(job("all", NODES))
+        assert not report["fits"] and "SCHED052" in report["codes"]
+        assert report["change"]["kind"] == "tolerate" and report["change"]["taints"] == [vision]
+        tolerant = job("all", NODES)
+        tolerations = tolerant["spec"]["template"]["spec"]["tolerations"]
+        tolerations.append({"key": "dedicated", "value": "vision", "effect": "NoSchedule"})
+        assert check(tolerant)["fits"]
+    finally:
+        change(cluster, "v1", "Node", "gpu-2", {"spec": {"taints": [gpu]}})
+
+
+def test_a_pod_that_no_node_can_hold(check):
+    report = check(job("wide", 2, cpu="256"))
+    assert "SCHED051" in report["codes"]
+    assert report["change"]["kind"] == "smaller_pods" and report["change"]["resource"] == "cpu"
+    assert check(job("wide", 2, cpu=report["change"]["amount"]))["fits"]
+
+
+def test_a_quota(check, cluster):
+    check.start({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"},
+                 "spec": {"hard": {f"requests.{GPU}": "8"}}})
+    cluster.api.wait(lambda: cluster.api.get("v1", "ResourceQuota", "gpus", check.namespace)
+                     .get("status", {}).get("hard"), "the quota counts")
+    report = check(job("two", 2))
+    assert "SCHED056" in report["codes"] and not report["fits"] and report["room"]
+    assert check(job("one", 1))["fits"]
+
+
+def test_a_limit_range(check):
+    check.start({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"},
+                 "spec": {"limits": [{"type": "Container", "max": {"cpu": "16"}}]}})
+    assert "SCHED057" in check(job("wide", 1))["codes"]
+
+
+def test_claims_and_secrets(check, cluster):
+    def mounting(claim):
+        return job("mounts", 2, spec={
+            "volumes": [{"name": "ckpt", "persistentVolumeClaim": {"claimName": claim}}],
+            "imagePullSecrets": [{"name": "registry"}]})
+
+    report = check(mounting("ckpt"))
+    assert {"STO050", "IMG050"} <= report["codes"] and not report["fits"]
+    cluster.make_claim(check.namespace, "once", "ReadWriteOnce")
+    cluster.make_claim(check.namespace, "many", "ReadWriteMany")
+    check.start({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "registry"}})
+    for claim in ("once", "many"):
+        cluster.api.wait(lambda: cluster.api.get(
+            "v1", "PersistentVolumeClaim", claim, check.namespace)["status"]["phase"] == "Bound",
+            f"{claim} is bound")
+    assert "STO051" in check(mounting("once"))["codes"]
+    report = check(mounting("many"))
+    assert report["fits"] and not report["codes"] & {"STO050", "STO051", "STO052", "IMG050"}
+
+
+def test_what_the_server_would_refuse(check):
+    wrong = job("wrong", 1)
+    wrong["spec"]["paralellism"] = 2
+    report = check(wrong)
+    [refused] = [each for each in report["findings"] if each["code"] == "SCHED058"]
+    assert "paralellism" in " ".join(refused["evidence"]) and not report["fits"]
+
+
+def test_queues_of_kueue(check, cluster):
+    cluster.need("kueue")
+    queued = job("queued", 2, labels={"kueue.x-k8s.io/queue-name": "team"})
+    assert "GANG051" in check(queued)["codes"]
+    api = "kueue.x-k8s.io/v1beta2"
+    resources = [{"name": name, "nominalQuota": quota} for name, quota in
+                 ((GPU, 8), ("cpu", 1000), ("memory", "8Ti"))]
+    cluster_queue = {
+        "apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": check.namespace},
+        "spec": {"namespaceSelector": {}, "resourceGroups": [{
+            "coveredResources": [each["name"] for each in resources],
+            "flavors": [{"name": check.namespace, "resources": resources}]}]}}
+    cluster.api.create({"apiVersion": api, "kind": "ResourceFlavor",
+                        "metadata": {"name": check.namespace}})
+    cluster.api.create(cluster_queue)
+    check.start({"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": "team"},
+                 "spec": {"clusterQueue": check.namespace}})
+    try:
+        cluster.api.wait(lambda: condition_of(
+            cluster.api.get(api, "ClusterQueue", check.namespace), "Active") == "True",
+            "the queue is active")
+        report = check(queued)
+        assert "GANG053" in report["codes"] and not report["fits"] and report["room"]
+        change(cluster, api, "ClusterQueue", check.namespace, {"spec": {"stopPolicy": "Hold"}})
+        assert "GANG052" in check(queued)["codes"]
+    finally:
+        cluster.api.delete(api, "ClusterQueue", check.namespace)
+        cluster.api.delete(api, "ResourceFlavor", check.namespace)
+
+
+def test_why_a_job_is_pending(check, cluster):
+    check.start(job("stuck", NODES + 1))
+
+    def waiting():
+        pods = cluster.pods(check.namespace)
+        return [pod for pod in pods if any(
+            each["type"] == "PodScheduled" and each["status"] == "False"
+            for each in pod["status"].get("conditions", []))]
+
+    cluster.api.wait(lambda: len(waiting()) == 1, "one pod finds no place")
+    report = check.run("pending", "stuck")
+    assert report["code"] == 1 and "SCHED062" in report["codes"]
+    assert report["pods"] == {"wanted": 1, "placed": 0}
+    [finding] = [each for each in report["findings"] if each["code"] == "SCHED062"]
+    assert "Insufficient nvidia.com/gpu" in " ".join(finding["evidence"])
+    text = check.text("pending", "stuck")
+    assert "Job stuck" in text and "cannot be known" in text
+
+
+def test_what_is_not_there_is_said_so(check):
+    done = check.cluster.shanty("check", "pending", "nothing", "-n", check.namespace)
+    assert done.returncode == 3 and 'named "nothing"' in done.stderr
