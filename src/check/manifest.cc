@@ -9,11 +9,14 @@
 #include "render/local_code.h"
 #include "render/render.h"
 #include "text/diagnostic.h"
+#include "kube/json_child.h"
 #include "text/json_fields.h"
 
 namespace shanty::check {
 namespace {
 
+using kube::child;
+using kube::items;
 using nlohmann::json;
 
 constexpr YamlLimits kLimits = {.bytes = size_t{16} << 20,
@@ -24,18 +27,6 @@ constexpr YamlLimits kLimits = {.bytes = size_t{16} << 20,
 constexpr int64_t kMostPods = 1'000'000;
 // Stands where the job's token would: the objects are only tried.
 constexpr const char* kNoToken = "checked-and-never-stored-0123456789";
-
-const json& child(const json& object, const char* name) {
-  static const json kNone = json::object();
-  const json* found = json_object(object, name);
-  return found == nullptr ? kNone : *found;
-}
-
-const json& items(const json& object, const char* name) {
-  static const json kNone = json::array();
-  const json* found = json_array(object, name);
-  return found == nullptr ? kNone : *found;
-}
 
 json scalar(const YamlNode& node) {
   const std::string& text = node.text;

@@ -8,24 +8,15 @@
 #include "base/units.h"
 #include "kube/quantity.h"
 #include "kube/rfc3339.h"
+#include "kube/json_child.h"
 #include "text/json_fields.h"
 
 namespace shanty::check {
 namespace {
 
+using kube::child;
+using kube::items;
 using nlohmann::json;
-
-const json& child(const json& object, const char* name) {
-  static const json kNone = json::object();
-  const json* found = json_object(object, name);
-  return found == nullptr ? kNone : *found;
-}
-
-const json& items(const json& object, const char* name) {
-  static const json kNone = json::array();
-  const json* found = json_array(object, name);
-  return found == nullptr ? kNone : *found;
-}
 
 std::vector<std::string> texts(const json& list) {
   std::vector<std::string> out;
@@ -225,7 +216,8 @@ ClusterQueueFacts read_cluster_queue(const json& queue,
   for (const json& flavor : items(child(queue, "status"), "flavorsReservation")) {
     for (const json& resource : items(flavor, "resources")) {
       const std::string name = json_string(resource, "name");
-      const Amounts total = read_amounts({{name, resource.value("total", json("0"))}});
+      if (!resource.contains("total")) continue;
+      const Amounts total = read_amounts({{name, resource["total"]}});
       for (const auto& [key, amount] : total) used[{json_string(flavor, "name"), key}] = amount;
     }
   }

@@ -8,11 +8,14 @@
 #include "check/manifest.h"
 #include "check/objects.h"
 #include "check/probe.h"
+#include "kube/json_child.h"
 #include "text/json_fields.h"
 
 namespace shanty::check {
 namespace {
 
+using kube::child;
+using kube::items;
 using nlohmann::json;
 
 constexpr size_t kMaxEventLines = 5;
@@ -41,18 +44,6 @@ constexpr std::pair<const char*, const char*> kDeciders[] = {{"kueue.x-k8s.io", 
                                                              {"batch.volcano.sh", "Job"},
                                                              {"kubeflow.org", "MPIJob"},
                                                              {"ray.io", "RayJob"}};
-
-const json& child(const json& object, const char* name) {
-  static const json kNone = json::object();
-  const json* found = json_object(object, name);
-  return found == nullptr ? kNone : *found;
-}
-
-const json& items(const json& object, const char* name) {
-  static const json kNone = json::array();
-  const json* found = json_array(object, name);
-  return found == nullptr ? kNone : *found;
-}
 
 bool is_owned_by(const json& object, const std::string& name) {
   return std::ranges::any_of(items(child(object, "metadata"), "ownerReferences"),

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "check/objects.h"
 #include "kube/rfc3339.h"
+#include "kube/json_child.h"
 #include "text/json_fields.h"
 
 namespace shanty::check {
@@ -15,6 +16,7 @@ namespace {
 
 using kube::ApiResult;
 using kube::ApiStatus;
+using kube::child;
 using nlohmann::json;
 
 class Reader {
@@ -52,7 +54,7 @@ class Reader {
       auto pod = read_pod(item);
       if (!pod) return;
       if (!pod->node.empty()) {
-        schedulers.push_back(json_string(item.value("spec", json::object()), "schedulerName"));
+        schedulers.push_back(json_string(child(item, "spec"), "schedulerName"));
       }
       snapshot_.pods.push_back(std::move(*pod));
     };
@@ -75,14 +77,12 @@ class Reader {
     std::map<std::string, int64_t> ends;
     const auto take = [&](const char* kind, const char* policy) {
       return [&ends, kind, policy](const json& item) {
-        const json spec = item.value("spec", json::object());
-        const json holder = *policy == '\0' ? spec : spec.value(policy, json::object());
+        const json& spec = child(item, "spec");
+        const json& holder = *policy == '\0' ? spec : child(spec, policy);
         const int64_t deadline_s = json_int64(holder, "activeDeadlineSeconds");
-        const auto started =
-            kube::parse_rfc3339_s(json_string(item.value("status", json::object()), "startTime"));
+        const auto started = kube::parse_rfc3339_s(json_string(child(item, "status"), "startTime"));
         if (deadline_s <= 0 || !started) return;
-        const json metadata = item.value("metadata", json::object());
-        ends[json_string(metadata, "namespace") + "/" + kind + " " + name_of(item)] =
+        ends[json_string(child(item, "metadata"), "namespace") + "/" + kind + " " + name_of(item)] =
             *started + deadline_s;
       };
     };
@@ -182,9 +182,9 @@ ApiResult<Snapshot> read_snapshot(kube::Client& client, const std::string& k8s_n
 
 void try_objects(kube::Client& client, const std::vector<json>& objects, Snapshot& snapshot) {
   for (const json& object : objects) {
+    if (json_object(object, "metadata") == nullptr) continue;
     json placed = object;
-    const json metadata = object.value("metadata", json::object());
-    if (json_string(metadata, "namespace").empty()) {
+    if (json_string(child(object, "metadata"), "namespace").empty()) {
       placed["metadata"]["namespace"] = snapshot.k8s_namespace;
     }
     const auto tried = client.create_object(placed, {.dry_run = true});

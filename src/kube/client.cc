@@ -294,7 +294,10 @@ ApiResult<std::string> Client::list(const ServedKind& kind, const std::string& k
       return Error{"cannot " + doing + ": there are more than " +
                    std::to_string(options.max_items) + ": select some by label or namespace"};
     }
-    for (size_t i = 0; i < count; ++i) sink.each(std::move(body["items"][i]));
+    for (size_t i = 0; i < count; ++i) {
+      json& item = body["items"][i];
+      if (item.is_object()) sink.each(std::move(item));
+    }
     const json* metadata = json_object(body, "metadata");
     const json none = json::object();
     const std::string next = json_string(metadata ? *metadata : none, "continue");

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kube/json_child.h"
 #include "text/json_fields.h"
 
 namespace shanty::kube {
@@ -10,12 +11,6 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxKinds = 100'000;
-
-const json& list_of(const json& object, const char* name) {
-  static const json kNone = json::array();
-  const json* list = json_array(object, name);
-  return list == nullptr ? kNone : *list;
-}
 
 void add_kind(Served& served, ServedKind kind) {
   const bool usable = !kind.kind.empty() && !kind.plural.empty() &&
@@ -26,12 +21,12 @@ void add_kind(Served& served, ServedKind kind) {
 void add_aggregated_group(const json& group, Served& served) {
   const json* metadata = json_object(group, "metadata");
   const std::string name = metadata == nullptr ? "" : json_string(*metadata, "name");
-  for (const json& version : list_of(group, "versions")) {
+  for (const json& version : items(group, "versions")) {
     const std::string version_name = json_string(version, "version");
     if (json_string(version, "freshness") == "Stale") {
       served.gaps.push_back(name + "/" + version_name);
     }
-    for (const json& resource : list_of(version, "resources")) {
+    for (const json& resource : items(version, "resources")) {
       const json* kind = json_object(resource, "responseKind");
       if (kind == nullptr) continue;
       // A subresource answers with kinds of its own group ("scale" of autoscaling): its resource
@@ -54,17 +49,17 @@ Result<DiscoveryAnswer> parse_discovery(std::string_view body) {
   const std::string kind = json_string(*parsed, "kind");
   if (kind == "APIGroupDiscoveryList") {
     answer.aggregated = true;
-    for (const json& group : list_of(*parsed, "items")) add_aggregated_group(group, answer.served);
+    for (const json& group : items(*parsed, "items")) add_aggregated_group(group, answer.served);
   } else if (kind == "APIVersions") {
-    for (const json& version : list_of(*parsed, "versions")) {
+    for (const json& version : items(*parsed, "versions")) {
       if (version.is_string()) answer.to_ask.push_back("/api/" + version.get<std::string>());
     }
   } else if (kind == "APIGroupList") {
-    for (const json& group : list_of(*parsed, "groups")) {
+    for (const json& group : items(*parsed, "groups")) {
       const json* preferred = json_object(group, "preferredVersion");
       const std::string first = preferred == nullptr ? "" : json_string(*preferred, "groupVersion");
       if (!first.empty()) answer.to_ask.push_back("/apis/" + first);
-      for (const json& version : list_of(group, "versions")) {
+      for (const json& version : items(group, "versions")) {
         const std::string name = json_string(version, "groupVersion");
         if (!name.empty() && name != first) answer.to_ask.push_back("/apis/" + name);
       }
@@ -85,7 +80,7 @@ Status add_resource_list(std::string_view body, Served& served) {
   const std::string group = slash == std::string::npos ? "" : group_version.substr(0, slash);
   const std::string version =
       slash == std::string::npos ? group_version : group_version.substr(slash + 1);
-  for (const json& resource : list_of(*parsed, "resources")) {
+  for (const json& resource : items(*parsed, "resources")) {
     add_kind(served, {.group = group,
                       .version = version,
                       .kind = json_string(resource, "kind"),

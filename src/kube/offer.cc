@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/quantity.h"
+#include "kube/json_child.h"
 #include "text/json_fields.h"
 
 namespace shanty::kube {
@@ -19,18 +20,6 @@ constexpr const char* kGpuMemory = "nvidia.com/gpu.memory";
 // Keys of labels that place a node, beside Kubernetes' own: the word in their last part.
 constexpr std::string_view kPlaceWords[] = {"region", "zone",   "block", "rack",
                                             "leaf",   "switch", "spine", "clique"};
-
-const json& child(const json& object, const char* name) {
-  static const json kNone = json::object();
-  const json* found = json_object(object, name);
-  return found == nullptr ? kNone : *found;
-}
-
-const json& items(const json& object, const char* name) {
-  static const json kNone = json::array();
-  const json* found = json_array(object, name);
-  return found == nullptr ? kNone : *found;
-}
 
 std::string name_of(const json& object) { return json_string(child(object, "metadata"), "name"); }
 
