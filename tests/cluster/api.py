@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
@@ -59,7 +60,7 @@ class Api:
             except ValueError:
                 reason = {"message": text.decode(errors="replace")}
             raise ApiError(f"{method} {target}", answer.status, reason)
-        return answer, link
+        return answer, contextlib.closing(link)
 
     def request(self, method: str, path: str, body=None, **options):
         answer, link = self.open(method, path, body, **options)

@@ -72,11 +72,11 @@ MODULES = [
         "ops",
         {
             "yamljson": "./yamljson",
-            "kwok": "sigs.k8s.io/kwok/cmd/kwok",
             "jobset": "sigs.k8s.io/jobset",
             "training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1",
             "trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
             "kueue": "sigs.k8s.io/kueue/cmd/kueue",
+            "kwok": "sigs.k8s.io/kwok/cmd/kwok",
             "mpi-operator": "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
         },
         [

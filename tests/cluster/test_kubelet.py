@@ -85,7 +85,7 @@ def test_a_pod_runs_with_its_environment_files_and_log(pods):
                  {"name": "scratch", "emptyDir": {}}]))
     assert exit_of(pods.ended("all")) == 0, pods.log("all")
     assert pods.log("all").split() == [
-        "1000", "all", "pod-all", "fast", "2", "pod-all!", "from", "the", "map", "s3cret" + "67108864",
+        "1000", "all", "pod-all", "fast", "2", "pod-all!", "from", "the", "map", "s3cret", "67108864",
         "16777216", "/work"]
     assert pods.log("all", tailLines=1) == "/work\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .cluster import SHANTY_IMAGE, TRAIN_IMAGE
+from .operators import COSCHEDULER
 
 NODES = 2
 PORT = 29500
@@ -101,3 +102,37 @@ def volcano() -> list[dict]:
              "spec": {"minAvailable": NODES, "schedulerName": "volcano", "tasks": [tasks],
                       "plugins": {"svc": ["--publish-not-ready-addresses=true"], "env": []},
                       "policies": [{"event": "PodEvicted", "action": "RestartTask"}]}}]
+
+
+def coscheduling() -> list[dict]:
+    """Plain pods in a PodGroup, bound all together by the coscheduling plugin's scheduler."""
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+             "metadata": {"name": "tiny"}, "spec": {"minMember": NODES}}
+    objects = pods()
+    for pod in objects[1:]:
+        pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "tiny"
+        pod["spec"]["schedulerName"] = COSCHEDULER
+    return [group, *objects]
+
+
+def kueue() -> list[dict]:
+    """An indexed Job that Kueue admits: its label names the queue."""
+    objects = job()
+    objects[1]["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "queue"}
+    return objects
+
+
+def queue(name: str, gpus: int) -> list[dict]:
+    """A LocalQueue `queue` on a quota of its own, all of it called `name`."""
+    version = "kueue.x-k8s.io/v1beta2"
+    quotas = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": str(gpus)}
+    resources = [{"name": key, "nominalQuota": value} for key, value in quotas.items()]
+    return [
+        {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": name}},
+        {"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": {
+            "namespaceSelector": {}, "resourceGroups": [{
+                "coveredResources": list(quotas),
+                "flavors": [{"name": name, "resources": resources}]}]}},
+        {"apiVersion": version, "kind": "LocalQueue", "metadata": {"name": "queue"},
+         "spec": {"clusterQueue": name}},
+    ]

@@ -31,7 +31,8 @@ class Container:
         self.restarts = 0
         self.started_at = ""
         self.waiting: tuple[str, str] = ("PodInitializing", "")
-        self.ended: dict | None = None  # how it ended last
+        self.ended: dict | None = None  # how it ended last, and the time before
+        self.ended_before: dict | None = None
         self.next_start = 0.0
 
     @property
@@ -111,6 +112,7 @@ class Container:
         code = self.process.returncode
         code = code if code >= 0 else 128 - code
         self.process = None
+        self.ended_before = self.ended
         self.ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error",
                       "startedAt": self.started_at, "finishedAt": now()}
         return True
@@ -141,10 +143,11 @@ class Container:
             state = {"running": {"startedAt": self.started_at}}
         elif self.ended and done:
             state = {"terminated": self.ended}
-        last = {"terminated": self.ended} if self.ended and not (done and not running) else {}
+        last = self.ended_before if done and not running else self.ended
         return {
             "name": self.name, "image": self.spec["image"],
             "imageID": f"tests/{self.spec['image']}", "containerID": f"tests://{self.name}",
             "ready": self.succeeded if self.init and not self.sidecar else running,
-            "started": running, "restartCount": self.restarts, "state": state, "lastState": last,
+            "started": running, "restartCount": self.restarts, "state": state,
+            "lastState": {"terminated": last} if last else {},
         }

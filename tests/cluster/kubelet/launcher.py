@@ -7,6 +7,7 @@ container's root together and becomes its first process. Nothing of it outlives 
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ NEW = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "pid": 0x2000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 1, 32, 4096, 8192, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 LAST_CAPABILITY = 40
+MAX_STEPS = 200  # of a path, its links followed
 SHM_BYTES = 64 << 20  # what a container runtime gives /dev/shm
 DEVICES = ["null", "zero", "full", "random", "urandom", "tty"]
 # What container runtimes leave to root: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
@@ -51,6 +53,26 @@ def bind(source: str, target: str, read_only: bool = False) -> None:
         mount("", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
 
 
+def inside(root: str, path: str) -> str:
+    """`path` seen from `root`: a link on the way leads within it."""
+    done: list[str] = []
+    parts = [part for part in path.split("/") if part]
+    for _ in range(MAX_STEPS):
+        if not parts:
+            return "/".join([root, *done])
+        part = parts.pop(0)
+        here = "/".join([root, *done, part])
+        if part == "..":
+            done = done[:-1]
+        elif os.path.islink(here):
+            target = os.readlink(here)
+            done = [] if target.startswith("/") else done
+            parts = [step for step in target.split("/") if step not in ("", ".")] + parts
+        else:
+            done.append(part)
+    raise OSError(errno.ELOOP, f"too many links: {path}")
+
+
 def lay_root(spec: dict) -> str:
     """The container's root: this machine's under a writable layer that nothing keeps, and mounts."""
     base, root = spec["directory"], f"{spec['directory']}/root"
@@ -72,10 +94,10 @@ def lay_root(spec: dict) -> str:
     os.mkdir(f"{root}/dev/shm")
     mount("shm", f"{root}/dev/shm", "tmpfs", data=f"mode=1777,size={SHM_BYTES}")
     for path in spec["binds"]:
-        bind(path, root + path, read_only=True)
+        bind(path, inside(root, path), read_only=True)
     for entry in sorted(spec["mounts"], key=lambda entry: entry["target"].count("/")):
-        bind(entry["source"], root + entry["target"], entry.get("read_only", False))
-    os.makedirs(root + spec["cwd"], exist_ok=True)
+        bind(entry["source"], inside(root, entry["target"]), entry.get("read_only", False))
+    os.makedirs(inside(root, spec["cwd"]), exist_ok=True)
     if spec["read_only_root"]:
         mount("", root, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
     return root

@@ -39,6 +39,7 @@ class Pod(threading.Thread):
         self.network: PodNetwork | None = None
         self.volumes: Volumes | None = None
         self.start_time = now()
+        self.conditions: dict[str, tuple] = {}  # value and since when
         self.init: list[Container] = []
         self.main: list[Container] = []
 
@@ -269,9 +270,11 @@ class Pod(threading.Thread):
         self.patch_status(status)
         self.told = status
 
-    @staticmethod
-    def condition(kind: str, value: bool, **more) -> dict:
-        return {"type": kind, "status": "True" if value else "False", **more}
+    def condition(self, kind: str, value: bool, **more) -> dict:
+        if self.conditions.get(kind, ("", ""))[0] != value:
+            self.conditions[kind] = (value, now())
+        return {"type": kind, "status": "True" if value else "False",
+                "lastTransitionTime": self.conditions[kind][1], **more}
 
     def patch_status(self, status: dict) -> None:
         path = self.api.path("v1", "Pod", self.meta["namespace"], self.meta["name"], "status")
