@@ -1,0 +1,161 @@
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "causes/catalogue.h"
+#include "lint/fix.h"
+#include "lint/lint.h"
+#include "lint/rule.h"
+
+namespace shanty {
+namespace {
+
+using testing::Contains;
+using testing::IsEmpty;
+
+const std::filesystem::path kTestdata = std::filesystem::path(__FILE__).parent_path() / "testdata";
+
+std::string read(const std::string& name) {
+  std::ifstream file(kTestdata / name);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+SourceKind kind_of_fixture(const std::string& name) {
+  if (name == "Dockerfile") return SourceKind::kDockerfile;
+  return name == "shanty.yaml" ? SourceKind::kJobFile : SourceKind::kManifest;
+}
+
+std::vector<std::string> codes_of(const std::vector<Finding>& findings) {
+  std::vector<std::string> codes;
+  for (const Finding& finding : findings) codes.push_back(finding.code);
+  return codes;
+}
+
+std::string messages_of(const std::vector<Finding>& findings) {
+  std::string out;
+  for (const Finding& f : findings)
+    out += f.code + " " + std::to_string(f.line) + ": " + f.message + "\n";
+  return out;
+}
+
+// A change that spoils a good file, and the code that must come of it. `to` takes the place of the
+// first `from`; the line of the finding is that of `at` in the spoilt text where it is given.
+struct Spoilt {
+  std::string code;
+  std::string file;
+  std::string from;
+  std::string to;
+  std::string at = "";
+  std::string also_from = "";  // a second change
+  std::string also_to = "";
+};
+
+std::string replace_first(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << "nowhere: " << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::string spoil(const Spoilt& row) {
+  const std::string text = replace_first(read(row.file), row.from, row.to);
+  return row.also_from.empty() ? text : replace_first(text, row.also_from, row.also_to);
+}
+
+int line_of(const std::string& text, const std::string& part) {
+  const size_t at = text.find(part);
+  EXPECT_NE(at, std::string::npos) << part;
+  return static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n')) + 1;
+}
+
+const std::vector<Spoilt>& spoilt_files() {
+  static const std::vector<Spoilt> rows = {
+#include "lint/testdata/spoilt.inc"
+  };
+  return rows;
+}
+
+TEST(Rules, AreQuietOnGoodFiles) {
+  for (const auto& entry : std::filesystem::directory_iterator(kTestdata)) {
+    const std::string name = entry.path().filename();
+    if (name == "spoilt.inc") continue;
+    const std::vector<Source> sources = {{name, read(name), kind_of_fixture(name)}};
+    EXPECT_EQ(messages_of(lint(sources)), "") << name;
+  }
+}
+
+TEST(Rules, FindWhatIsSpoilt) {
+  for (const Spoilt& row : spoilt_files()) {
+    const std::vector<Source> sources = {{row.file, spoil(row), kind_of_fixture(row.file)}};
+    const std::vector<Finding> findings = lint(sources);
+    EXPECT_THAT(codes_of(findings), Contains(row.code))
+        << row.file << ": " << row.from << " -> " << row.to << "\n"
+        << messages_of(findings);
+    if (row.at.empty()) continue;
+    const int line = line_of(sources[0].text, row.at);
+    EXPECT_TRUE(std::any_of(findings.begin(), findings.end(),
+                            [&](const Finding& f) { return f.code == row.code && f.line == line; }))
+        << row.code << " should stand in line " << line << "\n"
+        << messages_of(findings);
+  }
+}
+
+TEST(Rules, AreEachTestedAndHaveAPage) {
+  std::set<std::string> tested;
+  for (const Spoilt& row : spoilt_files()) tested.insert(row.code);
+  for (const auto area : all_rules()) {
+    for (const Rule& rule : area) {
+      std::istringstream codes{std::string(rule.codes)};
+      for (std::string code; codes >> code;) {
+        EXPECT_TRUE(tested.count(code)) << "no file is spoilt for " << code;
+        EXPECT_NE(find_cause(code), nullptr) << code;
+        EXPECT_NE(find_cause(code, Language::kChinese), nullptr) << code;
+      }
+    }
+  }
+}
+
+TEST(Rules, BearTheCodesThatTheTableSays) {
+  std::set<std::string> known = {"RUN001", "RUN002", "RUN003"};
+  for (const auto area : all_rules()) {
+    for (const Rule& rule : area) {
+      std::istringstream codes{std::string(rule.codes)};
+      for (std::string code; codes >> code;) known.insert(code);
+    }
+  }
+  for (const Spoilt& row : spoilt_files()) {
+    for (const Finding& finding :
+         lint({{Source{row.file, spoil(row), kind_of_fixture(row.file)}}})) {
+      EXPECT_TRUE(known.count(finding.code)) << finding.code;
+    }
+  }
+}
+
+// A mended file must be readable, without what was mended, and as it is after a second time.
+TEST(Rules, FixesSettleAndChangeNothingTwice) {
+  size_t fixed_rows = 0;
+  for (const Spoilt& row : spoilt_files()) {
+    std::vector<Source> sources = {{row.file, spoil(row), kind_of_fixture(row.file)}};
+    const std::vector<Finding> settled = fix_sources(sources);
+    const std::vector<Finding> left = lint(sources);
+    for (const Finding& finding : left)
+      EXPECT_THAT(finding.edits, IsEmpty()) << finding.code << " in\n" << sources[0].text;
+    for (const Finding& finding : left) {
+      EXPECT_TRUE(row.code == "RUN002" || finding.code != "RUN002") << sources[0].text;
+    }
+    const std::string once = sources[0].text;
+    EXPECT_THAT(fix_sources(sources), IsEmpty());
+    EXPECT_EQ(sources[0].text, once);
+    fixed_rows += settled.empty() ? 0 : 1;
+  }
+  EXPECT_GE(fixed_rows, 20u);
+}
+
+}  // namespace
+}  // namespace shanty
