@@ -55,7 +55,7 @@ std::vector<Finding> lint_python(const Source& source) {
     const Place place = script.tree().place_of(broken);
     findings.push_back(unreadable(
         source, place,
-        fmt::format("line {} is no Python 3, and what follows may be missed", place.line)));
+        fmt::format("line {} is no Python, and what follows may be missed", place.line)));
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tie(a.line, a.column) < std::tie(b.line, b.column);

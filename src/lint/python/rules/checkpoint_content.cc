@@ -98,7 +98,7 @@ void check_dictionaries(Context& context) {
     const bool to_resume = holds_state_of(content, {"opt"}) ||
                            (mentions_any(content, {"epoch", "step"}) && context.facts.resumes) ||
                            (mentions_any(content, {"epoch"}) && loads(context, {"model"}) &&
-                            context.mentions("resume"));
+                            mentions_any(context.tree.source(), {"resum"}));
     if (!to_resume) continue;
     std::string lacks = missing_from(context, content);
     if (lacks.empty()) complete = true;

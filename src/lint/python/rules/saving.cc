@@ -73,6 +73,12 @@ void check_read_after(Context& context) {
   }
 }
 
+// A path that went through an object keeps its name: self.path, path.
+std::string_view last_part(std::string_view name) {
+  const bool plain = name.find_first_of("\"'(/") == name.npos;
+  return plain ? name.substr(name.rfind('.') + 1) : name;
+}
+
 // In a loop, or in a function that a loop calls.
 bool is_repeated(const Context& context, const Call& save) {
   if (context.script.loop_around(save.node) != kNoNode) return true;
@@ -102,7 +108,7 @@ void check_in_place(Context& context) {
     const std::vector<const Call*> loads = context.script.calls_to("torch.load");
     const bool read_again = std::any_of(loads.begin(), loads.end(), [&](const Call* load) {
       const NodeId loaded = context.script.argument(*load, "f", 0);
-      return context.tree.text(loaded) == context.tree.text(path);
+      return last_part(context.tree.text(loaded)) == last_part(context.tree.text(path));
     });
     if (!read_again) continue;
     context.add("CKPT025", Severity::kWarning, save->node,

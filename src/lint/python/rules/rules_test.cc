@@ -1,0 +1,305 @@
+#include "lint/python/rules/rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "causes/catalogue.h"
+#include "lint/python/python_test_util.h"
+
+namespace shanty {
+namespace {
+
+// A text that has the mistake, and its twin that has not.
+struct Twins {
+  std::string_view code;
+  std::string_view name;
+  std::string_view sick;
+  std::string_view healthy;
+};
+
+constexpr Twins kTwins[] = {
+    {"RANK001", "SamplerByLocalRank",
+     "m = DDP(m)\nsampler = DistributedSampler(data, num_replicas=world_size, rank=local_rank)\n",
+     "m = DDP(m)\nsampler = DistributedSampler(data, num_replicas=world_size, rank=rank)\n"},
+    {"RANK001", "GroupByLocalRank",
+     "dist.init_process_group('nccl', rank=local_rank, world_size=world_size)\n",
+     "dist.init_process_group('nccl', rank=rank, world_size=world_size)\n"},
+    {"RANK001", "SliceByLocalRank",
+     "dist.init_process_group('nccl')\nfiles = names[local_rank::world_size]\n",
+     "dist.init_process_group('nccl')\nfiles = names[rank::world_size]\n"},
+    {"RANK001", "ShardByLocalRank",
+     "dist.init_process_group('nccl')\ndata = data.shard(world_size, local_rank)\n",
+     "dist.init_process_group('nccl')\ndata = data.shard(num_shards=world_size, index=rank)\n"},
+    {"RANK001", "WriterPerNode",
+     "dist.init_process_group('nccl')\nif local_rank == 0:\n    torch.save(s, 'last.pt')\n",
+     "dist.init_process_group('nccl')\nif rank == 0:\n    torch.save(s, 'last.pt')\n"},
+    {"RANK001", "WriterPerNodeThroughAFlag",
+     "dist.init_process_group('nccl')\nmaster = rank % torch.cuda.device_count() == 0\n"
+     "def save():\n    torch.save(s, 'last.pt')\nif master:\n    save()\n",
+     "dist.init_process_group('nccl')\nmaster = rank == 0\n"
+     "def save():\n    torch.save(s, 'last.pt')\nif master:\n    save()\n"},
+    {"RANK001", "WriterPerNodeWithNamesOfItsOwn",
+     "dist.init_process_group('nccl')\nif local_rank == 0:\n    torch.save(s, path)\n",
+     "dist.init_process_group('nccl')\nif local_rank == 0:\n"
+     "    torch.save(s, f'last.{hostname}.pt')\n"},
+    {"RANK030", "GlobalRankAsDevice",
+     "dist.init_process_group('nccl')\ntorch.cuda.set_device(dist.get_rank())\n",
+     "dist.init_process_group('nccl')\n"
+     "torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())\n"},
+    {"RANK030", "GlobalRankInAString",
+     "dist.init_process_group('nccl')\nmodel.to(f'cuda:{rank}')\n",
+     "dist.init_process_group('nccl')\nmodel.to(f'cuda:{local_rank}')\n"},
+    {"RANK031", "NoDevicePerProcess", "dist.init_process_group('nccl')\nmodel = DDP(net.cuda())\n",
+     "dist.init_process_group('nccl')\ntorch.cuda.set_device(local_rank)\n"
+     "model = DDP(net.cuda())\n"},
+    {"RANK032", "BarrierOnOneRank",
+     "dist.init_process_group('nccl')\nif rank == 0:\n    dist.barrier()\n",
+     "dist.init_process_group('nccl')\nif rank == 0:\n    work()\ndist.barrier()\n"},
+    {"RANK032", "BarrierAfterAnEarlyReturn",
+     "dist.init_process_group('nccl')\ndef save():\n    if rank != 0:\n        return\n"
+     "    write()\n    dist.barrier()\nsave()\n",
+     "dist.init_process_group('nccl')\ndef save():\n    if not ready:\n        return\n"
+     "    write()\n    dist.barrier()\nsave()\n"},
+    {"RANK032", "BroadcastInOneBranch",
+     "dist.init_process_group('nccl')\nif rank == 0:\n    dist.broadcast(a, 0)\n",
+     "dist.init_process_group('nccl')\nif rank == 0:\n    dist.broadcast(a, 0)\nelse:\n"
+     "    dist.broadcast(b, 0)\n"},
+    {"RANK032", "BarriersOnBothSides",
+     "dist.init_process_group('nccl')\nif local_rank not in [-1, 0]:\n    dist.barrier()\n",
+     "dist.init_process_group('nccl')\nif local_rank not in [-1, 0]:\n    dist.barrier()\n"
+     "data = fetch()\nif local_rank == 0:\n    dist.barrier()\n"},
+    {"RANK032", "StateOfAShardedModel",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(net)\n"
+     "if rank == 0:\n    torch.save(model.state_dict(), 'm.pt')\n",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(net)\n"
+     "state = model.state_dict()\nif rank == 0:\n    torch.save(state, 'm.pt')\n"},
+    {"RANK032", "ShardedCheckpointOnOneRank",
+     "import torch.distributed.checkpoint as dcp\ndist.init_process_group('nccl')\n"
+     "if rank == 0:\n    dcp.save(state, checkpoint_id='c')\n",
+     "import torch.distributed.checkpoint as dcp\ndist.init_process_group('nccl')\n"
+     "dcp.save(state, checkpoint_id='c')\n"},
+    {"RANK033", "EvaluationOnOneRank",
+     "model = DDP(net)\ndef evaluate(m, loader):\n    for x in loader:\n        m(x)\n"
+     "if rank == 0:\n    evaluate(model, loader)\n",
+     "model = DDP(net)\ndef evaluate(m, loader):\n    for x in loader:\n        m(x)\n"
+     "if rank == 0:\n    evaluate(model.module, loader)\n"},
+    {"RANK034", "DownloadByAll",
+     "from torchvision import datasets\ndist.init_process_group('nccl')\n"
+     "data = datasets.MNIST('d', download=True)\n",
+     "from torchvision import datasets\ndist.init_process_group('nccl')\n"
+     "if local_rank == 0:\n    datasets.MNIST('d', download=True)\ndist.barrier()\n"
+     "data = datasets.MNIST('d')\n"},
+    {"SCR001", "NoSetEpoch",
+     "sampler = DistributedSampler(data)\nfor epoch in range(3):\n    for x in loader:\n"
+     "        loss.backward()\n",
+     "sampler = DistributedSampler(data)\nfor epoch in range(3):\n    sampler.set_epoch(epoch)\n"
+     "    for x in loader:\n        loss.backward()\n"},
+    {"SCR001", "NoSetEpochWithoutShuffle",
+     "s = DistributedSampler(data)\nfor epoch in range(3):\n    for x in loader:\n"
+     "        loss.backward()\n",
+     "s = DistributedSampler(data, shuffle=False)\nfor epoch in range(3):\n"
+     "    for x in loader:\n        loss.backward()\n"},
+    {"SCR003", "ShuffleAndSampler",
+     "s = Sampler(d)\nloader = DataLoader(d, shuffle=True, sampler=s)\nDDP(m)\n",
+     "s = Sampler(d)\nloader = DataLoader(d, shuffle=(s is None), sampler=s)\nDDP(m)\n"},
+    {"SCR004", "FindUnused", "model = DDP(net, find_unused_parameters=True)\n",
+     "model = DDP(net, find_unused_parameters=False)\n"},
+    {"SCR006", "RateWithoutWorld",
+     "model = DDP(net)\nloader = DataLoader(data, batch_size=32, sampler=s)\n"
+     "opt = torch.optim.SGD(model.parameters(), lr=0.1)\nloss.backward()\n",
+     "model = DDP(net)\nloader = DataLoader(data, batch_size=32, sampler=s)\n"
+     "lr = 0.1 * world_size\nopt = torch.optim.SGD(model.parameters(), lr=lr)\n"
+     "loss.backward()\n"},
+    {"SCR007", "BatchOfANode",
+     "n = torch.cuda.device_count()\ndist.init_process_group('nccl')\nbatch_size = batch_size // "
+     "n\n",
+     "dist.init_process_group('nccl')\nbatch_size = batch_size // world_size\n"},
+    {"SCR008", "SmallBatchNorm",
+     "net = torch.nn.BatchNorm2d(8)\nmodel = DDP(net)\nloader = DataLoader(data, batch_size=2)\n",
+     "net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.BatchNorm2d(8))\n"
+     "model = DDP(net)\nloader = DataLoader(data, batch_size=2)\n"},
+    {"SCR009", "ItemEachStep",
+     "model = DDP(net.cuda())\nfor x in loader:\n    loss.backward()\n    total += loss.item()\n",
+     "model = DDP(net.cuda())\nfor i, x in enumerate(loader):\n    loss.backward()\n"
+     "    if i % 100 == 0:\n        print(loss.item())\n"},
+    {"SCR010", "AccumulationWithReduction",
+     "model = DDP(net)\nfor i, x in enumerate(loader):\n    loss.backward()\n"
+     "    if (i + 1) % 4 == 0:\n        optimizer.step()\n",
+     "model = DDP(net)\nfor i, x in enumerate(loader):\n    with model.no_sync():\n"
+     "        loss.backward()\n    if (i + 1) % 4 == 0:\n        optimizer.step()\n"},
+    {"SCR011", "CacheEmptiedEachStep",
+     "for x in loader:\n    loss.backward()\n    torch.cuda.empty_cache()\n",
+     "for x in loader:\n    loss.backward()\ntorch.cuda.empty_cache()\n"},
+    {"SCR012", "SwallowedFailure",
+     "model = DDP(net)\nfor x in loader:\n    try:\n        loss.backward()\n"
+     "        optimizer.step()\n    except RuntimeError as e:\n        print(e)\n        "
+     "continue\n",
+     "model = DDP(net)\nfor x in loader:\n    try:\n        loss.backward()\n"
+     "        optimizer.step()\n    except RuntimeError as e:\n        print(e)\n        raise\n"},
+    {"SCR013", "SameSeedForAugmentation",
+     "from torchvision.transforms import RandomResizedCrop\nmodel = DDP(net)\n"
+     "torch.manual_seed(0)\n",
+     "from torchvision.transforms import RandomResizedCrop\nmodel = DDP(net)\n"
+     "torch.manual_seed(0 + rank)\n"},
+    {"CKPT020", "AllRanksSave",
+     "dist.init_process_group('nccl')\ndef save(m):\n    torch.save(m, 'last.pt')\nsave(model)\n",
+     "dist.init_process_group('nccl')\ndef save(m):\n    torch.save(m, 'last.pt')\n"
+     "if dist.get_rank() == 0:\n    save(model)\n"},
+    {"CKPT020", "AllRanksSaveTheirOwn",
+     "dist.init_process_group('nccl')\ntorch.save(m, 'last.pt')\n",
+     "dist.init_process_group('nccl')\npath = f'last.{rank}.pt'\ntorch.save(m, path)\n"},
+    {"CKPT021", "NoBarrierBeforeLoad",
+     "dist.init_process_group('nccl')\ndef demo():\n    if rank == 0:\n"
+     "        torch.save(m, PATH)\n    torch.load(PATH, map_location='cpu')\ndemo()\n",
+     "dist.init_process_group('nccl')\ndef demo():\n    if rank == 0:\n"
+     "        torch.save(m, PATH)\n    dist.barrier()\n"
+     "    torch.load(PATH, map_location='cpu')\ndemo()\n"},
+    {"CKPT022", "NoMapLocation",
+     "dist.init_process_group('nccl')\nstate = torch.load('checkpoint.pt')\n",
+     "dist.init_process_group('nccl')\nstate = torch.load('checkpoint.pt', map_location='cpu')\n"},
+    {"CKPT023", "CodeInTheFile",
+     "dist.init_process_group('nccl')\ntorch.load(p, map_location='cpu', weights_only=False)\n",
+     "dist.init_process_group('nccl')\ntorch.load(p, map_location='cpu', weights_only=True)\n"},
+    {"CKPT024", "NoScheduler",
+     "for epoch in range(9):\n    loss.backward()\n    scheduler.step()\n"
+     "    torch.save({'model': m.state_dict(), 'optimizer': opt.state_dict(), 'epoch': epoch}, "
+     "'c.pt')\n",
+     "for epoch in range(9):\n    loss.backward()\n    scheduler.step()\n"
+     "    torch.save({'model': m.state_dict(), 'optimizer': opt.state_dict(), 'epoch': epoch, "
+     "'scheduler': scheduler.state_dict()}, 'c.pt')\n"},
+    {"CKPT024", "WeightsOnlyInTheLoop",
+     "model = DDP(net)\nfor epoch in range(9):\n    loss.backward()\n    if rank == 0:\n"
+     "        torch.save(model.module.state_dict(), f'{epoch}.pt')\n",
+     "model = DDP(net)\nfor epoch in range(9):\n    loss.backward()\nif rank == 0:\n"
+     "    torch.save(model.module.state_dict(), 'final.pt')\n"},
+    {"CKPT025", "OverwrittenInPlace",
+     "if os.path.exists('last.pt'):\n    state = torch.load('last.pt')\nfor epoch in range(9):\n"
+     "    loss.backward()\n    torch.save(state, 'last.pt')\n",
+     "if os.path.exists('last.pt'):\n    state = torch.load('last.pt')\nfor epoch in range(9):\n"
+     "    loss.backward()\n    torch.save(state, 'tmp.pt')\n    os.replace('tmp.pt', 'last.pt')\n"},
+    {"CKPT026", "PrefixOfTheWrapper",
+     "model = DDP(net)\nif rank == 0:\n    torch.save(model.state_dict(), 'm.pt')\n",
+     "model = DDP(net)\nif rank == 0:\n    torch.save(model.module.state_dict(), 'm.pt')\n"},
+    {"LOAD020", "NoWorkers",
+     "loader = DataLoader(data, pin_memory=True)\nx.cuda()\nloss.backward()\n",
+     "loader = DataLoader(data, pin_memory=True, num_workers=4)\nx.cuda()\nloss.backward()\n"},
+    {"LOAD021", "WorkersStartAnew",
+     "loader = DataLoader(data, num_workers=4)\nx.cuda()\nfor epoch in range(9):\n"
+     "    loss.backward()\n",
+     "loader = DataLoader(data, num_workers=4, persistent_workers=True)\nx.cuda()\n"
+     "for epoch in range(9):\n    loss.backward()\n"},
+    {"LOAD022", "NotPinned",
+     "loader = DataLoader(data, num_workers=4)\nx.cuda()\nloss.backward()\n",
+     "loader = DataLoader(data, num_workers=4, pin_memory=True)\nx.cuda()\nloss.backward()\n"},
+    {"LOAD023", "WorkersByCpuCount",
+     "loader = DataLoader(data, num_workers=os.cpu_count())\nloss.backward()\n",
+     "loader = DataLoader(data, num_workers=min(8, os.cpu_count()))\nloss.backward()\n"},
+    {"RUN022", "SpawnUnderALauncher", "model = DDP(net)\nmp.spawn(worker, nprocs=8)\n",
+     "model = DDP(net)\nif 'LOCAL_RANK' in os.environ:\n    worker(local_rank)\nelse:\n"
+     "    mp.spawn(worker, nprocs=8)\n"},
+    {"RUN024", "MasterWrittenIn",
+     "os.environ['MASTER_ADDR'] = '10.0.0.3'\ndist.init_process_group('nccl')\n",
+     "os.environ.setdefault('MASTER_ADDR', '10.0.0.3')\ndist.init_process_group('nccl')\n"},
+    {"RUN024", "MethodWrittenIn",
+     "dist.init_process_group('nccl', init_method='tcp://10.0.0.3:23456', rank=rank)\n",
+     "dist.init_process_group('nccl', init_method='env://', rank=rank)\n"},
+    {"RUN025", "VariableTooLate",
+     "dist.init_process_group('nccl')\nos.environ['NCCL_DEBUG'] = 'INFO'\n",
+     "os.environ['NCCL_DEBUG'] = 'INFO'\ndist.init_process_group('nccl')\n"},
+    {"RUN026", "ShortTimeout", "dist.init_process_group('nccl', timeout=timedelta(seconds=60))\n",
+     "dist.init_process_group('nccl', timeout=timedelta(minutes=30))\n"},
+    {"RUN027", "NotDestroyed",
+     "dist.init_process_group('nccl')\nif __name__ == '__main__':\n    loss.backward()\n",
+     "dist.init_process_group('nccl')\nif __name__ == '__main__':\n    loss.backward()\n"
+     "    dist.destroy_process_group()\n"},
+    {"RUN028", "GlooForGpus",
+     "dist.init_process_group('gloo')\ntorch.cuda.set_device(local_rank)\nmodel = DDP(net)\n",
+     "dist.init_process_group('nccl')\ntorch.cuda.set_device(local_rank)\nmodel = DDP(net)\n"},
+};
+
+class PythonRule : public testing::TestWithParam<Twins> {};
+
+TEST_P(PythonRule, FindsTheMistakeAndSparesItsTwin) {
+  const Twins& twins = GetParam();
+  EXPECT_TRUE(has_code(with_imports(twins.sick), twins.code));
+  EXPECT_FALSE(has_code(with_imports(twins.healthy), twins.code));
+  EXPECT_NE(find_cause(twins.code), nullptr) << "no page explains " << twins.code;
+}
+
+INSTANTIATE_TEST_SUITE_P(, PythonRule, testing::ValuesIn(kTwins),
+                         [](const auto& twins) { return std::string(twins.param.name); });
+
+// Rules about what is missing need a script without the usual imports.
+TEST(PythonRules, ALoaderWithoutASamplerIsFound) {
+  constexpr std::string_view kStart =
+      "import torch\nfrom torch.nn.parallel import DistributedDataParallel\n"
+      "from torch.utils.data import DataLoader\nmodel = DistributedDataParallel(net)\n";
+  const std::string start(kStart);
+  EXPECT_TRUE(
+      has_code(start + "loader = DataLoader(data, shuffle=True)\nloss.backward()\n", "SCR002"));
+  EXPECT_FALSE(
+      has_code(start + "loader = DataLoader(data, sampler=own)\nloss.backward()\n", "SCR002"));
+  EXPECT_FALSE(has_code(start + "data = Files(rank, world)\nloader = DataLoader(data)\n"
+                                "loss.backward()\n",
+                        "SCR002"));
+  EXPECT_FALSE(has_code(start + "from torch.utils.data import IterableDataset\n"
+                                "loader = DataLoader(data)\nloss.backward()\n",
+                        "SCR002"));
+}
+
+TEST(PythonRules, DataParallelIsFoundWhereThereIsNothingBetter) {
+  EXPECT_TRUE(has_code("import torch\nm = torch.nn.DataParallel(m)\nloss.backward()\n", "SCR005"));
+  EXPECT_FALSE(
+      has_code("import torch\nfrom torch.nn.parallel import DistributedDataParallel\n"
+               "m = DistributedDataParallel(m) if multi else torch.nn.DataParallel(m)\n"
+               "loss.backward()\n",
+               "SCR005"));
+}
+
+TEST(PythonRules, AnArgumentOfTheOldLauncherIsFound) {
+  const std::string start =
+      "import os, argparse, torch\nimport torch.distributed as dist\n"
+      "parser = argparse.ArgumentParser()\nparser.add_argument('--local_rank', type=int)\n"
+      "dist.init_process_group('nccl')\n";
+  EXPECT_TRUE(has_code(start, "RUN020"));
+  EXPECT_FALSE(has_code(start + "local_rank = int(os.environ['LOCAL_RANK'])\n", "RUN020"));
+}
+
+TEST(PythonRules, ARankOfSpawnIsToldFromOthers) {
+  const std::string start =
+      "import os, torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n";
+  const std::string spawned =
+      start +
+      "def worker(rank, world):\n    dist.init_process_group('nccl', rank=rank, "
+      "world_size=world)\n    torch.cuda.set_device(rank)\n"
+      "    if rank == 0:\n        torch.save(m, 'm.pt')\nmp.spawn(worker, args=(8,))\n";
+  EXPECT_EQ(codes_in(spawned), std::vector<std::string>{"RUN023"});
+}
+
+TEST(PythonRules, EditsMendWhatTheyShould) {
+  const std::string script = with_imports(
+      "sampler = DistributedSampler(data, num_replicas=world_size, rank=local_rank)\n"
+      "loader = DataLoader(data, shuffle=True, sampler=sampler)\n"
+      "state = torch.load('checkpoint.pt')\nx.cuda()\n"
+      "for epoch in range(3):\n    for x in loader:\n        loss.backward()\n");
+  const std::string mended = apply_edits(script, lint_script(script));
+  EXPECT_THAT(mended, testing::HasSubstr("rank=dist.get_rank())"));
+  EXPECT_THAT(mended, testing::HasSubstr("shuffle=(sampler is None), sampler=sampler"));
+  EXPECT_THAT(mended, testing::HasSubstr("torch.load('checkpoint.pt', map_location=\"cpu\")"));
+  EXPECT_THAT(mended, testing::HasSubstr("range(3):\n    sampler.set_epoch(epoch)\n    for x"));
+  for (const std::string_view code : {"RANK001", "SCR003", "CKPT022", "SCR001"}) {
+    EXPECT_FALSE(has_code(mended, code)) << code;
+  }
+}
+
+TEST(PythonRules, AnEditAsksForASamplerThatMayBeMissing) {
+  const std::string script = with_imports(
+      "if world_size > 1:\n    sampler = DistributedSampler(data)\nelse:\n    sampler = None\n"
+      "for epoch in range(3):\n    loss.backward()\n");
+  EXPECT_THAT(fixed(script, "SCR001"),
+              testing::HasSubstr("    if sampler is not None:\n        sampler.set_epoch(epoch)\n"
+                                 "    loss.backward()"));
+}
+
+}  // namespace
+}  // namespace shanty

@@ -1,0 +1,131 @@
+#include "lint/shell/lint_shell.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "causes/catalogue.h"
+#include "causes/report.h"
+
+namespace shanty {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<Finding> lint_text(std::string_view text, std::string name = "train.sh") {
+  return lint_shell({std::move(name), std::string(text), SourceKind::kShell});
+}
+
+std::vector<std::string> codes_in(std::string_view text, std::string name = "train.sh") {
+  std::vector<std::string> out;
+  for (const Finding& finding : lint_text(text, std::move(name))) out.push_back(finding.code);
+  return out;
+}
+
+struct Twins {
+  std::string_view code;
+  std::string_view name;
+  std::string_view sick;
+  std::string_view healthy;
+  std::string_view file = "train.sh";
+};
+
+constexpr std::string_view kEntry = "entrypoint.sh";
+
+constexpr Twins kTwins[] = {
+    {"RUN021", "OldLauncher", "python -m torch.distributed.launch --nproc_per_node=8 train.py\n",
+     "torchrun --nproc_per_node=8 train.py\n"},
+    {"RUN024", "AddressWrittenIn", "export MASTER_ADDR=10.1.2.3\npython train.py\n",
+     "export MASTER_ADDR=$HEAD_NODE\npython train.py\n"},
+    {"RUN029", "StandaloneOnSeveral", "torchrun --standalone --nnodes=2 train.py\n",
+     "torchrun --standalone --nnodes=1 train.py\n"},
+    {"RUN030", "MeetAtLocalhost",
+     "N=2\ntorchrun --nnodes $N --rdzv_backend c10d --rdzv_endpoint localhost:29500 train.py\n",
+     "N=2\ntorchrun --nnodes $N --rdzv_backend c10d --rdzv_endpoint $HEAD:29500 train.py\n"},
+    {"RUN030", "MasterIsLocalhost",
+     "MASTER_ADDR=127.0.0.1\n"
+     "torchrun --nnodes=2 --node_rank=$R --master_addr=$MASTER_ADDR train.py\n",
+     "MASTER_ADDR=127.0.0.1\ntorchrun --nnodes=1 --master_addr=$MASTER_ADDR train.py\n"},
+    {"RUN031", "RandomPort",
+     "PORT=$((20000 + RANDOM % 1000))\n"
+     "torchrun --nnodes=2 --rdzv_endpoint=$HEAD:$PORT --rdzv_backend=c10d train.py\n",
+     "PORT=$((20000 + JOB_ID % 1000))\n"
+     "torchrun --nnodes=2 --rdzv_endpoint=$HEAD:$PORT --rdzv_backend=c10d train.py\n"},
+    {"RUN032", "NoNodeRank", "torchrun --nnodes=2 --nproc_per_node=8 train.py\n",
+     "torchrun --nnodes=2 --node-rank=$NODE_RANK --nproc_per_node=8 train.py\n"},
+    {"RUN033", "RestartsOfOneNode",
+     "torchrun --nnodes=2 --node_rank=$R --master_addr=$M --max_restarts=3 train.py\n",
+     "torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$M --max_restarts=3 train.py\n"},
+    {"RUN034", "MoreProcessesThanGpus",
+     "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=4 train.py\n",
+     "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py\n"},
+    {"RUN035", "NoExec", "#!/bin/sh\nset -e\ncd /app\ntorchrun train.py\n",
+     "#!/bin/sh\nset -e\ncd /app\nexec torchrun train.py\n", kEntry},
+    {"RUN036", "CodeLostInAPipe", "#!/bin/bash\ntorchrun train.py 2>&1 | tee log\n",
+     "#!/bin/bash\nset -o pipefail\ntorchrun train.py 2>&1 | tee log\n"},
+    {"RUN037", "CodeLostAfterwards", "torchrun train.py\necho done\n",
+     "set -e\ntorchrun train.py\necho done\n"},
+    {"RUN038", "CondaWithoutItsFunctions", "conda activate torch\npython train.py\n",
+     "source /opt/conda/etc/profile.d/conda.sh\nconda activate torch\npython train.py\n"},
+    {"RUN039", "InstallAtStart", "pip install -r requirements.txt\ntorchrun train.py\n",
+     "pip install --no-deps -e .\ntorchrun train.py\n"},
+    {"RUN040", "InTheBackground", "#!/bin/sh\ncd /app\ntorchrun train.py &\n",
+     "#!/bin/sh\ncd /app\ntorchrun train.py &\nwait\n", kEntry},
+};
+
+class ShellRule : public testing::TestWithParam<Twins> {};
+
+TEST_P(ShellRule, FindsTheMistakeAndSparesItsTwin) {
+  const Twins& twins = GetParam();
+  EXPECT_THAT(codes_in(twins.sick, std::string(twins.file)), testing::Contains(twins.code));
+  EXPECT_THAT(codes_in(twins.healthy, std::string(twins.file)),
+              testing::Not(testing::Contains(twins.code)));
+  EXPECT_NE(find_cause(twins.code), nullptr) << "no page explains " << twins.code;
+}
+
+INSTANTIATE_TEST_SUITE_P(, ShellRule, testing::ValuesIn(kTwins),
+                         [](const auto& twins) { return std::string(twins.param.name); });
+
+TEST(LintShell, AHealthyEntryPointIsQuiet) {
+  EXPECT_THAT(codes_in("#!/bin/bash\nset -euo pipefail\nexport NCCL_DEBUG=WARN\ncd /workspace\n"
+                       "exec torchrun --nnodes=\"$NNODES\" --node-rank=\"$NODE_RANK\" "
+                       "--nproc-per-node=gpu --master-addr=\"$MASTER_ADDR\" train.py \"$@\"\n",
+                       "entrypoint.sh"),
+              IsEmpty());
+}
+
+TEST(LintShell, ScriptsThatDoNotTrainAreNotJudged) {
+  EXPECT_THAT(codes_in("pip install black\nblack . | tee log\necho done\n"), IsEmpty());
+  EXPECT_THAT(codes_in(""), IsEmpty());
+}
+
+TEST(LintShell, ABatchScriptRunsOnOneNodeAndMayDrawAPort) {
+  EXPECT_THAT(codes_in("#!/bin/bash\n#SBATCH --nodes=2\nexport MASTER_PORT=$((1024 + RANDOM))\n"
+                       "srun torchrun --nnodes=2 --rdzv_backend=c10d "
+                       "--rdzv_endpoint=$HEAD:$MASTER_PORT train.py\n"),
+              IsEmpty());
+}
+
+TEST(LintShell, VariablesOfNcclAreLookedUp) {
+  EXPECT_THAT(codes_in("export NCCL_IB_DISABLE=1\n"), ElementsAre("NCCL001"));
+  EXPECT_THAT(codes_in("export NCCL_IB_DISABLE=0\n"), IsEmpty());
+}
+
+TEST(LintShell, EditsMendWhatTheyShould) {
+  const std::string entry = "#!/bin/bash\nset -e\ncd /app\ntorchrun train.py\n";
+  EXPECT_EQ(apply_edits(entry, lint_text(entry, "entrypoint.sh")),
+            "#!/bin/bash\nset -e\ncd /app\nexec torchrun train.py\n");
+  const std::string piped = "#!/bin/bash\ntorchrun train.py | tee log\n";
+  EXPECT_EQ(apply_edits(piped, lint_text(piped)),
+            "#!/bin/bash\nset -o pipefail\ntorchrun train.py | tee log\n");
+}
+
+TEST(LintShell, LimitsAreSaid) {
+  const std::string large = "torchrun train.py\n" + std::string(size_t{10} << 20, 'x');
+  EXPECT_THAT(codes_in(large), ElementsAre("SCR049"));
+}
+
+}  // namespace
+}  // namespace shanty
