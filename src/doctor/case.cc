@@ -1,0 +1,256 @@
+#include "doctor/case.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "run/terminal_text.h"
+
+namespace shanty {
+namespace {
+
+constexpr int64_t kSettledSequence = 8;  // collectives after which a job counts as training
+constexpr size_t kMaxSubjects = 64;
+
+template <typename T>
+void add_unique(std::vector<T>& list, T value) {
+  if (list.size() >= kMaxSubjects) return;
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(std::move(value));
+}
+
+// Records by which a generation counts as failed.
+bool is_failure(const Record& record) {
+  return record.weight == Weight::kCause || record.weight == Weight::kFatal;
+}
+
+int first_failed_generation(const LogBook& book) {
+  int found = -1;
+  for (const Record& record : book.records) {
+    if (is_failure(record) && (found < 0 || record.generation < found)) found = record.generation;
+  }
+  return found;
+}
+
+}  // namespace
+
+Case::Case(const LogBook& book, const ClusterFacts& facts) : book_(book), facts_(facts) {
+  generation_ = first_failed_generation(book);
+  failed_ = generation_ >= 0;
+  for (const Record& record : book.records) {
+    if (failed_ && record.generation > generation_) continue;
+    by_event_[record.event].push_back(&record);
+    if (record.rank >= 0) ranks_.insert(record.rank);
+    const std::string& node = record.node.empty() ? record.pod : record.node;
+    if (node.empty()) continue;
+    nodes_.insert(node);
+    if (record.rank >= 0) ranks_of_node_[node].insert(record.rank);
+    if (record.event == "nccl_bootstrap") {
+      node_of_address_.emplace(std::string(record.get("ip")), node);
+    }
+  }
+  for (const LogFile& file : book.files) {
+    if (file.rank >= 0) ranks_.insert(file.rank);
+    if (!file.node.empty()) nodes_.insert(file.node);
+  }
+  for (const PodFact& pod : facts.pods) {
+    if (!pod.pod_ip.empty()) node_of_address_.emplace(pod.pod_ip, pod.name);
+  }
+  read_world();
+}
+
+void Case::read_world() {
+  const auto at_least = [this](int64_t size) {
+    if (size > world_size_ && size < 1'000'000) world_size_ = static_cast<int>(size);
+  };
+  for (const Record* r : all("nccl_init")) at_least(r->number("nranks"));
+  for (const Record* r : all("rdzv_world")) at_least(r->number("value"));
+  for (const Record* r : all("pg_options")) at_least(r->number("size"));
+  for (const Record* r : all("world_line")) at_least(r->number("world"));
+  for (const Record* r : all("gloo_mesh")) at_least(r->number("size"));
+  const Record* nproc = first("launch_nproc");
+  const Record* nodes = first("launch_max");
+  if (nproc && nodes) at_least(nproc->number("value") * nodes->number("value"));
+  if (!ranks_.empty()) at_least(*ranks_.rbegin() + 1);
+  trained_ = has("step");
+  for (const Record* r : all("counters")) trained_ |= r->number("completed") > kSettledSequence;
+  for (const Record* r : all("timeout")) trained_ |= r->number("seq") > kSettledSequence;
+}
+
+Records Case::all(std::initializer_list<std::string_view> events) const {
+  Records out;
+  for (const std::string_view event : events) {
+    const auto at = by_event_.find(event);
+    if (at != by_event_.end()) out.insert(out.end(), at->second.begin(), at->second.end());
+  }
+  if (events.size() > 1) {
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Record* a, const Record* b) { return a->unix_ns < b->unix_ns; });
+  }
+  return out;
+}
+
+const Record* Case::first(std::string_view event) const {
+  const auto at = by_event_.find(event);
+  return at == by_event_.end() ? nullptr : at->second.front();
+}
+
+Records Case::every(std::string_view event) const {
+  Records out;
+  for (const Record& record : book_.records) {
+    if (record.event == event) out.push_back(&record);
+  }
+  return out;
+}
+
+bool Case::several_nodes() const {
+  if (nodes_.size() > 1) return true;
+  for (const Record* r : all("nccl_nodes")) {
+    if (r->number("nodes") > 1) return true;
+  }
+  const Record* nodes = first("launch_max");
+  return nodes && nodes->number("value") > 1;
+}
+
+std::string Case::who_is(std::string_view address) const {
+  std::string host(address.substr(0, address.find('<')));
+  if (host.starts_with("::ffff:")) host.erase(0, 7);
+  auto at = node_of_address_.find(host);
+  if (at == node_of_address_.end()) at = node_of_address_.find(host.substr(0, host.rfind(':')));
+  return at == node_of_address_.end() ? host : at->second;
+}
+
+std::vector<int> Case::ranks_on(const std::string& node) const {
+  const auto at = ranks_of_node_.find(node);
+  if (at == ranks_of_node_.end()) return {};
+  return {at->second.begin(), at->second.end()};
+}
+
+const Record* Case::last_of(int rank, std::initializer_list<std::string_view> events) const {
+  const Record* last = nullptr;
+  for (const Record* record : all(events)) {
+    if (record->rank == rank) last = record;
+  }
+  return last;
+}
+
+Evidence Case::evidence(const Record& record) const {
+  return {.file = book_.files[record.file].name, .line = record.line, .text = record.text};
+}
+
+std::string Case::place(const Record& record) const {
+  const std::string& where = record.node.empty() ? record.pod : record.node;
+  if (record.rank < 0) return where.empty() ? "the job" : where;
+  return where.empty() ? fmt::format("rank {}", record.rank)
+                       : fmt::format("rank {} on {}", record.rank, where);
+}
+
+Draft::Draft(const Case& of, std::string_view code, std::string_view failure_class,
+             double confidence, Nearness nearness)
+    : case_(of) {
+  made_.finding.code = code;
+  made_.finding.failure_class = failure_class;
+  made_.finding.confidence = confidence;
+  made_.finding.severity = Severity::kError;
+  made_.nearness = nearness;
+}
+
+Draft& Draft::message(std::string text) {
+  made_.finding.message = std::move(text);
+  return *this;
+}
+
+Draft& Draft::severity(Severity severity) {
+  made_.finding.severity = severity;
+  return *this;
+}
+
+Draft& Draft::show(const Records& records) {
+  std::set<std::pair<std::string_view, int>> shown;
+  for (const bool again : {false, true}) {
+    for (const Record* record : records) {
+      if (shown.insert({record->event, record->rank}).second != again) show(record);
+    }
+  }
+  return *this;
+}
+
+Draft& Draft::show(const Record* record) {
+  if (!record) return *this;
+  if (made_.unix_ns == 0 || (record->unix_ns != 0 && record->unix_ns < made_.unix_ns)) {
+    made_.unix_ns = record->unix_ns;
+  }
+  return show(case_.evidence(*record));
+}
+
+Draft& Draft::show(const Evidence& evidence) {
+  auto& list = made_.finding.evidence;
+  if (list.size() < kMaxShown) add_unique(list, evidence);
+  return *this;
+}
+
+Draft& Draft::blame(const Records& records) {
+  for (const Record* record : records) blame(record);
+  return *this;
+}
+
+Draft& Draft::blame(const Record* record) {
+  if (!record) return *this;
+  rank(record->rank);
+  node(record->node);
+  return pod(record->pod);
+}
+
+Draft& Draft::rank(int rank) {
+  if (rank >= 0) {
+    add_unique(made_.finding.subject.ranks, rank);
+    std::sort(made_.finding.subject.ranks.begin(), made_.finding.subject.ranks.end());
+  }
+  return *this;
+}
+
+Draft& Draft::node(std::string name) {
+  if (!name.empty()) add_unique(made_.finding.subject.nodes, std::move(name));
+  return *this;
+}
+
+Draft& Draft::pod(std::string name) {
+  if (!name.empty()) add_unique(made_.finding.subject.pods, std::move(name));
+  return *this;
+}
+
+Draft& Draft::device(std::string name) {
+  if (!name.empty()) add_unique(made_.finding.subject.devices, std::move(name));
+  return *this;
+}
+
+Draft& Draft::file(std::string name) {
+  if (!name.empty()) add_unique(made_.finding.subject.files, std::move(name));
+  return *this;
+}
+
+Draft& Draft::rule_out(std::string text) {
+  made_.finding.ruled_out.push_back(std::move(text));
+  return *this;
+}
+
+Draft& Draft::fix(std::string text) {
+  made_.finding.fix.push_back(std::move(text));
+  return *this;
+}
+
+Draft& Draft::prevent(std::string text) {
+  made_.finding.prevent.push_back(std::move(text));
+  return *this;
+}
+
+bool Draft::blames_someone() const {
+  const Subject& who = made_.finding.subject;
+  return !who.ranks.empty() || !who.nodes.empty() || !who.pods.empty();
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_ranks(ranks);
+}
+
+}  // namespace shanty

@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+bool about_shm(const Record& record) {
+  return record.text.find("/dev/shm") != std::string::npos ||
+         record.text.find("/torch_") != std::string::npos ||
+         record.text.find("posix_fallocate") != std::string::npos;
+}
+
+Records disk_full(const Case& of) {
+  Records out;
+  for (const Record* record : of.all({"no_space", "read_only"})) {
+    const bool image = record->text.find("pull image") != std::string::npos;
+    if (!about_shm(*record) && !image) out.push_back(record);
+  }
+  // What is said of shm in the same breath is shm's.
+  if (of.has("shm_full") && !of.has("ckpt_unwritable")) return {};
+  return out;
+}
+
+void unwritable(const Case& of, Hypotheses& out) {
+  const Records full = disk_full(of);
+  const Records writer = of.all("ckpt_unwritable");
+  if (full.empty() && writer.empty()) return;
+  Draft draft(of, "CKPT102", "checkpoint", full.empty() ? 0.8 : 0.92);
+  draft.show(full).show(writer).show(of.all("ckpt_unreadable")).blame(full.empty() ? writer : full);
+  for (const Record* record : full) draft.file(std::string(record->get("path")));
+  draft.message("the disk of " + of.place(full.empty() ? *writer.front() : *full.front()) +
+                " is full: what was being written is cut off");
+  draft.rule_out("/dev/shm: the path is another one");
+  draft.fix("df -h there; remove old checkpoints; the file cut off cannot be loaded");
+  draft.fix("shanty ckpt verify DIR names the newest checkpoint that is whole");
+  draft.prevent("shanty.Checkpointer commits by rename and keeps the last good one");
+  out.push_back(draft.done());
+}
+
+void unreadable(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("ckpt_unreadable");
+  if (lines.empty() || of.has("ckpt_unwritable")) return;
+  Draft draft(of, "CKPT101", "checkpoint", 0.93);
+  draft.show(lines).blame(lines);
+  for (const Record* record : of.all({"resumed"})) draft.show(record);
+  draft.message("a checkpoint cannot be read: the file is cut off or damaged");
+  draft.rule_out("a wrong architecture: the file itself is not whole");
+  draft.fix("compare size and checksum with the other shards and the source; copy it again");
+  draft.fix("load the one before; shanty ckpt verify DIR says which is whole");
+  draft.prevent("shanty.Checkpointer verifies before it loads");
+  out.push_back(draft.done());
+}
+
+// Does one prefix explain all keys?
+std::string_view wrapper_prefix(const Records& lines) {
+  for (const Record* record : lines) {
+    for (const auto prefix : {"module.", "_orig_mod.", "_fsdp_wrapped_module.", "model."}) {
+      if (record->get("keys").find(std::string("\"") + prefix) != std::string_view::npos) {
+        return prefix;
+      }
+    }
+  }
+  return "";
+}
+
+void keys(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("ckpt_keys");
+  const Records world = of.all("ckpt_world");
+  if (!world.empty()) {
+    Draft draft(of, "CKPT101", "checkpoint", 0.93);
+    draft.show(world).blame(world);
+    draft.message("the optimizer's state belongs to another world size or another model");
+    draft.fix("load with the world size it was saved with, or convert it first");
+    draft.prevent("shanty.Checkpointer loads at any world size");
+    out.push_back(draft.done());
+  }
+  if (lines.empty()) return;
+  bool sizes = false;
+  for (const Record* record : lines) sizes |= record->get("kind") == "size mismatch";
+  const std::string_view prefix = sizes ? std::string_view{} : wrapper_prefix(lines);
+  Draft draft(of, "CKPT101", "checkpoint", 0.92);
+  draft.show(lines).blame(lines);
+  draft.message(!prefix.empty()
+                    ? fmt::format("the checkpoint's keys differ from the model's by the prefix "
+                                  "\"{}\": it was saved from a wrapper",
+                                  prefix)
+                : sizes ? "the checkpoint's tensors have other shapes: another model or vocabulary"
+                        : "the checkpoint does not hold the model's keys");
+  draft.rule_out("a damaged file: it could be read");
+  draft.fix(!prefix.empty() ? "save model.module.state_dict(), or strip the prefix when loading"
+                            : "the same model configuration as when it was saved");
+  out.push_back(draft.done());
+}
+
+void storage(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"stale_handle", "io_error"});
+  if (lines.empty() || of.has("xid")) return;
+  Draft draft(of, "CKPT102", "checkpoint", 0.7);
+  draft.show(lines).blame(lines);
+  draft.message("storage of " + of.place(*lines.front()) + " fails: " +
+                lines.front()->text.substr(0, 120));
+  draft.fix("dmesg of that node, state of the file server; mount again");
+  out.push_back(draft.done());
+}
+
+}  // namespace
+
+void checkpoint_rule(const Case& of, Hypotheses& out) {
+  unwritable(of, out);
+  unreadable(of, out);
+  keys(of, out);
+  storage(of, out);
+}
+
+}  // namespace shanty

@@ -1,0 +1,178 @@
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "doctor/behaviour.h"
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+constexpr int64_t kWarmUp = 5;  // collectives in which a cold compiler may be what is late
+
+std::string shape_of(std::string_view fingerprint) {
+  const size_t at = fingerprint.find("TensorShape=[");
+  const size_t end = at == fingerprint.npos ? at : fingerprint.find(']', at);
+  return end == fingerprint.npos ? "" : std::string(fingerprint.substr(at + 12, end - at - 11));
+}
+
+void fingerprints(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("fingerprint");
+  if (lines.empty()) return;
+  // Each line names a pair; who has what most others have not is at fault.
+  std::map<int, std::string> told;
+  for (const Record* record : lines) {
+    const int a = static_cast<int>(record->number("a"));
+    const int b = static_cast<int>(record->number("b"));
+    if (a >= 0) told[a] = record->get("fa");
+    if (b >= 0) told[b] = record->get("fb");
+  }
+  std::map<std::string, std::vector<int>> groups;
+  for (const auto& [rank, print] : told) groups[print].push_back(rank);
+  size_t fewest = SIZE_MAX;
+  for (const auto& [print, ranks] : groups) fewest = std::min(fewest, ranks.size());
+  Draft draft(of, "HANG101", "collective_desync", 0.95);
+  draft.show(lines);
+  size_t with_fewest = 0;
+  for (const auto& [print, ranks] : groups) with_fewest += ranks.size() == fewest ? 1 : 0;
+  for (const auto& [print, ranks] : groups) {
+    if (ranks.size() != fewest && with_fewest == 1) continue;
+    for (const int rank : ranks) draft.rank(rank);
+  }
+  const Record& first = *lines.front();
+  const std::string fa = shape_of(first.get("fa"));
+  const std::string fb = shape_of(first.get("fb"));
+  draft.message(fmt::format("ranks {} and {} run different collectives{}", first.get("a"),
+                            first.get("b").empty() ? "others" : first.get("b"),
+                            fa.empty() || fa == fb ? "" : ": shapes " + fa + " and " + fb));
+  draft.rule_out("network: the collectives were compared before they ran");
+  draft.fix("find the branch that only some ranks take: data, an unused part of the model, padding");
+  out.push_back(draft.done());
+}
+
+void sizes(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"nccl_size_mismatch", "gloo_size"});
+  if (lines.empty()) return;
+  Draft draft(of, "HANG101", "collective_desync", 0.88);
+  draft.show(lines);
+  // Settings that differ between hosts do the same.
+  std::map<std::string, std::map<std::string, Records>> env;
+  for (const Record* record : of.all("nccl_env")) {
+    const std::string_view name = record->get("name");
+    if (name == "NCCL_SOCKET_IFNAME" || name == "NCCL_IB_HCA" || name == "NCCL_DEBUG") continue;
+    env[std::string(name)][std::string(record->get("value"))].push_back(record);
+  }
+  std::set<std::string> setters;
+  for (const auto& [name, values] : env) {
+    if (values.size() > 1 || (values.size() == 1 && of.nodes().size() > 1)) {
+      std::set<std::string> nodes;
+      const Records* odd = &values.begin()->second;
+      for (const auto& [value, records] : values) {
+        for (const Record* record : records) nodes.insert(record->node);
+        if (records.size() < odd->size()) odd = &records;
+      }
+      if (values.size() > 1 || nodes.size() < of.nodes().size()) {
+        draft.show(*odd).blame(*odd);
+        setters.insert(name);
+      }
+    }
+  }
+  for (const Record* record : lines) {
+    if (!record->get("peer").empty()) draft.node(of.who_is(record->get("peer")));
+    if (record->get("peer").empty() && setters.empty()) draft.blame(record);
+  }
+  const std::string difference = setters.empty() ? "" : ": " + *setters.begin() + " differs";
+  draft.message(fmt::format("two ranks send and receive different sizes ({} and {} bytes){}",
+                            lines.front()->get("a"), lines.front()->get("b"), difference));
+  draft.rule_out("network: the bytes arrive");
+  draft.fix("the same NCCL_PROTO, NCCL_ALGO, NCCL_BUFFSIZE on all nodes (also in /etc/nccl.conf)");
+  draft.fix("else TORCH_DISTRIBUTED_DEBUG=DETAIL names the operation and its shapes");
+  out.push_back(draft.done());
+}
+
+void reports(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("desync_behind");
+  if (lines.empty()) return;
+  Draft draft(of, "HANG101", "collective_desync", 0.9, Nearness::kStructure);
+  draft.show(lines).show(of.all("desync_joined"));
+  for (const Record* record : lines) {
+    std::string_view ranks = record->get("ranks");
+    while (!ranks.empty()) {
+      const size_t comma = ranks.find(',');
+      const std::string one(ranks.substr(0, comma));
+      if (one.find_first_of("0123456789") != one.npos) draft.rank(std::atoi(one.c_str()));
+      ranks = comma == ranks.npos ? std::string_view{} : ranks.substr(comma + 1);
+    }
+  }
+  draft.message(fmt::format("rank {} did not join collective {}", lines.front()->get("ranks"),
+                            lines.front()->get("seq")));
+  draft.fix("what did that rank do instead: its stack by py-spy dump, its last line of log");
+  out.push_back(draft.done());
+}
+
+void timeouts(const Case& of, const TimeoutView& view, Hypotheses& out) {
+  std::vector<int> odd = view.odd_op.empty() ? view.odd_size : view.odd_op;
+  if (!odd.empty()) {
+    Draft draft(of, "HANG101", "collective_desync", 0.9, Nearness::kStructure);
+    draft.show(view.lines);
+    for (const int rank : odd) draft.rank(rank);
+    const RankInGroup& one = view.ranks.at(odd.front());
+    draft.message(view.odd_op.empty()
+                      ? fmt::format("{} had {} elements in {} number {}, the others {}",
+                                    rank_list(odd), one.numel, view.op, view.sequence, view.numel)
+                      : fmt::format("{} waited in {} number {}, the others in {} number {}",
+                                    rank_list(odd), one.op, one.sequence, view.op, view.sequence));
+    draft.rule_out("network: the ranks wait for different collectives");
+    draft.fix("find the branch that only some ranks take: data, conditions on values, early exits");
+    draft.fix("TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference");
+    out.push_back(draft.done());
+    return;
+  }
+  if (view.late.empty()) return;
+  std::vector<int> finished;
+  std::vector<int> unknown;
+  Records lines;
+  for (const int rank : view.late) {
+    const Behaviour was = behaviour_of(of, rank);
+    if (was.doing == Doing::kFinished || was.doing == Doing::kLeft) {
+      finished.push_back(rank);
+      lines.push_back(was.line);
+    } else if (was.doing == Doing::kUnknown) {
+      unknown.push_back(rank);
+      if (was.line) lines.push_back(was.line);
+    }
+  }
+  const bool sure = !finished.empty();
+  if (!sure && (unknown.empty() || view.sequence <= kWarmUp)) return;
+  const bool left = sure && behaviour_of(of, finished.front()).doing == Doing::kLeft;
+  if (left) return;  // that rank's own class
+  Draft draft(of, "HANG101", "collective_desync", sure ? 0.9 : 0.55, Nearness::kStructure);
+  draft.show(lines).show(view.lines);
+  const std::vector<int>& late = sure ? finished : unknown;
+  for (const int rank : late) draft.rank(rank);
+  draft.message(fmt::format(
+      "{} did not join {} number {}{}", rank_list(late), view.op, view.sequence,
+      sure ? ": it had finished its data while the others went on"
+           : ", all others wait: it left the loop early, or does something else"));
+  draft.rule_out("network: the others wait for a rank that never called the collective");
+  draft.fix("the same number of batches on every rank: drop_last, DistributedSampler, Join, or an "
+            "all-reduced stop flag");
+  if (!sure) {
+    draft.fix(fmt::format("to be sure: py-spy dump --pid of {}, or the flight recorder's dumps",
+                          rank_list(late)));
+  }
+  out.push_back(draft.done());
+}
+
+}  // namespace
+
+void collective_desync_rule(const Case& of, Hypotheses& out) {
+  fingerprints(of, out);
+  sizes(of, out);
+  reports(of, out);
+  const auto views = view_timeouts(of);
+  if (!views.empty()) timeouts(of, views.front(), out);
+}
+
+}  // namespace shanty

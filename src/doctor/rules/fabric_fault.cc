@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+constexpr int64_t kFlushed = 5;
+
+bool is_fault(const Record& event) {
+  const std::string_view what = event.get("what");
+  return what.find("access violation") == what.npos && what.find("client rereg") == what.npos;
+}
+
+}  // namespace
+
+void fabric_fault_rule(const Case& of, Hypotheses& out) {
+  Records events;
+  for (const Record* record : of.all("nccl_port_event")) {
+    if (is_fault(*record)) events.push_back(record);
+  }
+  Records errors;
+  std::map<std::string, size_t> votes;
+  for (const Record* record : of.all("nccl_wc_error")) {
+    if (record->number("status") == kFlushed) continue;
+    errors.push_back(record);
+    if (!record->get("peer").empty()) ++votes[of.who_is(record->get("peer"))];
+  }
+  const Records down = of.all("link_down");
+  if (events.empty() && errors.empty()) {
+    if (down.empty() || !of.has("timeout")) return;
+  }
+  if (events.empty() && !errors.empty() && !of.trained() && !of.has("nccl_rings")) return;
+  Draft draft(of, "NET104", "fabric_fault", events.empty() ? 0.85 : 0.94,
+              events.empty() ? Nearness::kStructure : Nearness::kCause);
+  draft.show(events).show(down).show(errors);
+  std::string who;
+  if (!events.empty() || !down.empty()) {
+    draft.blame(events.empty() ? down : events);
+    const Record& first = events.empty() ? *down.front() : *events.front();
+    for (const Record* record : events) draft.device(std::string(record->get("hca")));
+    who = first.node.empty() ? of.place(first) : first.node;
+    draft.message("a network port of " + who + " reports \"" +
+                  (events.empty() ? "link down" : std::string(first.get("what"))) +
+                  "\"; the errors of the others follow");
+    draft.rule_out("the nodes that crashed first: they name " + who + " as their peer");
+  } else {
+    const auto most = std::max_element(
+        votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most != votes.end()) {
+      who = most->first;
+      draft.node(who);
+      for (const int rank : of.ranks_on(who)) draft.rank(rank);
+    } else {
+      draft.blame(errors);
+    }
+    draft.message(fmt::format(
+        "RDMA to {} gets no answer any more in the middle of training: its link, card or host failed",
+        who.empty() ? "a peer" : who));
+  }
+  draft.rule_out("configuration: it worked until then");
+  draft.rule_out("status 5 (flushed, vendor 249): only what was still in the queue");
+  draft.fix(fmt::format("on {}: ibstat, dmesg and the switch port's error counters; take it out until "
+                        "it is clean",
+                        who.empty() ? "that node" : who));
+  draft.fix("NCCL_IB_TIMEOUT=22 lets short flaps pass");
+  out.push_back(draft.done());
+}
+
+}  // namespace shanty

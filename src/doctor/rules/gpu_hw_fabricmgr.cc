@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+// Xids that speak of the card, its memory, its links or its firmware; others belong to the program
+// (13, 31, 32) or follow from one before (43, 45).
+constexpr std::array<int64_t, 31> kHardwareXids = {
+    48,  54,  56,  57,  58,  61,  62,  63,  64,  68,  69,  74,  79,  92,  94, 95,
+    110, 119, 120, 121, 140, 143, 144, 145, 146, 147, 148, 149, 150, 154, 155};
+
+bool is_hardware(const Record& xid) {
+  const int64_t number = xid.number("xid");
+  return std::find(kHardwareXids.begin(), kHardwareXids.end(), number) != kHardwareXids.end();
+}
+
+std::string meaning(int64_t xid) {
+  switch (xid) {
+    case 48: return "double-bit memory error";
+    case 63:
+    case 64: return "memory row remapping";
+    case 74: return "NVLink error";
+    case 79: return "the card fell off the bus";
+    case 92:
+    case 94:
+    case 95: return "uncorrectable or contained memory error";
+    case 119:
+    case 120: return "its firmware (GSP) does not answer";
+    default: return xid >= 144 && xid <= 150 ? "NVLink error" : "hardware error";
+  }
+}
+
+}  // namespace
+
+void gpu_hw_fabricmgr_rule(const Case& of, Hypotheses& out) {
+  Records xids;
+  for (const Record* record : of.all("xid")) {
+    if (is_hardware(*record)) xids.push_back(record);
+  }
+  const Records errors =
+      of.all({"gpu_ecc", "gpu_nvlink", "gpu_lost", "gpu_hw_error", "nccl_p2p_disabled"});
+  const Records fabric = of.all({"fabric_manager", "nccl_nvls"});
+  Records sick_gpus;
+  if (!xids.empty() || !errors.empty()) {
+    Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.95);
+    const Record& first = xids.empty() ? *errors.front() : *xids.front();
+    draft.show(xids).show(errors).blame(xids.empty() ? errors : xids);
+    for (const Record* record : xids) draft.device(std::string(record->get("bus")));
+    for (const Record* record : errors) draft.device(std::string(record->get("bus")));
+    const std::string where = first.node.empty() ? of.place(first) : first.node;
+    if (xids.empty()) {
+      draft.message("a GPU of " + where + " has a hardware error: " + first.text.substr(0, 120));
+    } else {
+      draft.message(fmt::format("GPU {} of {} reports Xid {}: {}", first.get("bus"), where,
+                                first.number("xid"), meaning(first.number("xid"))));
+    }
+    draft.rule_out("the program: these errors come from the card, not from a kernel of yours");
+    draft.rule_out("network: the timeouts of the others follow");
+    draft.fix("drain the node and reset the card; replace it when it comes back");
+    draft.fix("look: nvidia-smi -q -d ECC,ROW_REMAPPER, dmesg -T | grep -i xid, on that node");
+    out.push_back(draft.done());
+  }
+  if (!fabric.empty()) {
+    Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.93);
+    draft.show(fabric).blame(fabric);
+    draft.message("the NVLink fabric of " + of.place(*fabric.front()) +
+                  " is not set up: the fabric manager is missing, stopped or was restarted");
+    draft.rule_out("wrong use of an API: 'invalid argument' here comes from the fabric's state");
+    draft.fix("systemctl status nvidia-fabricmanager; same version as the driver; then reset GPUs");
+    draft.fix("until then NCCL_NVLS_ENABLE=0 helps where only multicast fails");
+    out.push_back(draft.done());
+  }
+  for (const GpuFact& gpu : of.facts().gpus) {
+    if (gpu.uncorrectable_errors <= 0) continue;
+    Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.85);
+    draft.node(gpu.node).device(fmt::format("GPU {} {}", gpu.index, gpu.bus)).show(gpu.where);
+    draft.message(fmt::format("GPU {} of {} has {} uncorrectable memory errors", gpu.index,
+                              gpu.node.empty() ? "the node" : gpu.node, gpu.uncorrectable_errors));
+    draft.fix("drain the node and reset the card; replace it when it comes back");
+    out.push_back(draft.done());
+  }
+}
+
+}  // namespace shanty

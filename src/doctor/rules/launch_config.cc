@@ -1,0 +1,144 @@
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+constexpr int64_t kBelievableParameters = 100'000;  // tensors of a model
+
+void missing_variables(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("env_missing");
+  if (lines.empty()) return;
+  Draft draft(of, "RANK101", "launch_config", 0.94);
+  draft.show(lines).blame(lines);
+  draft.message(fmt::format("{} is not set for {}: the launcher gave the process no identity",
+                            lines.front()->get("name"), of.place(*lines.front())));
+  draft.fix("start by torchrun or shanty run; a PyTorchJob injects RANK and WORLD_SIZE only with a "
+            "Master replica");
+  out.push_back(draft.done());
+}
+
+void wrong_ranks(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"nccl_rank_taken", "nccl_invalid_rank", "nccl_procs_mismatch"});
+  if (!lines.empty()) {
+    Draft draft(of, "RANK101", "launch_config", 0.93);
+    draft.show(lines).show(of.all("world_line"));
+    for (const Record* record : lines) {
+      if (record->event != "nccl_procs_mismatch") draft.rank(static_cast<int>(record->number("a")));
+    }
+    if (!draft.blames_someone()) draft.blame(lines);
+    draft.message(lines.front()->event == "nccl_procs_mismatch"
+                      ? "the processes disagree about WORLD_SIZE"
+                      : fmt::format("rank {} is claimed twice or does not exist: RANK or node rank "
+                                    "is wrong",
+                                    lines.front()->get("a")));
+    draft.rule_out("network: the processes met and compared their numbers");
+    draft.fix("print RANK, WORLD_SIZE, node rank of every pod; each node rank once");
+    out.push_back(draft.done());
+  }
+  // Two agents with the same node rank.
+  std::map<std::string, std::vector<const Record*>> by_rank;
+  for (const Record* record : of.all("launch_rank")) {
+    by_rank[std::string(record->get("value"))].push_back(record);
+  }
+  for (const auto& [rank, records] : by_rank) {
+    std::set<std::pair<std::string, uint32_t>> places;
+    for (const Record* record : records) {
+      places.insert({record->node.empty() ? record->pod : record->node, record->file});
+    }
+    if (places.size() < 2) continue;
+    Draft draft(of, "RANK101", "launch_config", 0.9, Nearness::kStructure);
+    draft.show(Records(records)).blame(Records(records));
+    draft.message(fmt::format("{} nodes were started with node rank {}", places.size(), rank));
+    draft.rule_out("a blocked port: both wait for a partner that never comes");
+    draft.fix("--node-rank 0, 1, ... once each, or from JOB_COMPLETION_INDEX");
+    out.push_back(draft.done());
+  }
+}
+
+void shapes_of_launch(const Case& of, Hypotheses& out) {
+  for (const auto event : {"launch_nproc", "launch_max", "launch_min"}) {
+    std::map<std::string, Records> values;
+    for (const Record* record : of.all(event)) {
+      values[std::string(record->get("value"))].push_back(record);
+    }
+    if (values.size() < 2 || of.trained()) continue;
+    Draft draft(of, "RANK101", "launch_config", 0.7, Nearness::kStructure);
+    const Records* fewest = &values.begin()->second;
+    for (const auto& [value, records] : values) {
+      draft.show(records.front());
+      if (records.size() < fewest->size()) fewest = &records;
+    }
+    draft.blame(*fewest);
+    draft.message(fmt::format("the nodes were launched with different {}",
+                              std::string_view(event).substr(7) == "nproc" ? "processes per node"
+                                                                           : "numbers of nodes"));
+    draft.fix("the same --nnodes and --nproc-per-node everywhere");
+    out.push_back(draft.done());
+  }
+}
+
+// k of n clients came, and nobody tried in vain.
+void too_few_came(const Case& of, Hypotheses& out) {
+  const Record* joined = of.first("clients_joined");
+  if (!joined || of.has("client_timeout") || of.has("gai") || of.has("connect_failed") ||
+      of.has("store_closed") || of.has("gloo_closed") || of.has("image_pull") ||
+      of.has("sched_failed") || of.has("gang_wait")) {
+    return;
+  }
+  const int64_t came = joined->number("joined");
+  const int64_t expected = joined->number("expected");
+  bool pending = false;
+  for (const PodFact& pod : of.facts().pods) pending |= pod.phase == "Pending";
+  if (pending) return;
+  Draft draft(of, "RANK101", "launch_config", 0.72, Nearness::kStructure);
+  draft.show(of.all("clients_joined")).show(of.all("world_line")).blame(joined);
+  for (int rank = 0; rank < expected && rank < 4096; ++rank) {
+    if (came > 1 && static_cast<int64_t>(of.ranks().size()) == came && !of.ranks().contains(rank)) {
+      draft.rank(rank);
+    }
+  }
+  draft.message(fmt::format("{} of {} processes came: WORLD_SIZE is larger than what was started, or "
+                            "some never started",
+                            came, expected));
+  draft.rule_out("network: no client tried and failed");
+  draft.fix("compare WORLD_SIZE with the number of processes that are started; helper replicas must "
+            "not count");
+  draft.fix("kubectl get pods: is one of them Pending or pulling its image?");
+  out.push_back(draft.done());
+}
+
+// DDP compared its parameter counts: a real difference comes at once and has plausible numbers.
+void models_differ(const Case& of, Hypotheses& out) {
+  const Record* line = of.first("ddp_params");
+  if (!line || of.has("timeout")) return;
+  const int64_t a = line->number("na");
+  const int64_t b = line->number("nb");
+  const bool absurd = a > kBelievableParameters || b > kBelievableParameters;
+  if (absurd) return;
+  Draft draft(of, "RANK101", "launch_config", b == 0 || a == 0 ? 0.7 : 0.85);
+  draft.show(of.all("ddp_params")).show(of.all("ddp_shapes"));
+  draft.rank(static_cast<int>(line->number("a"))).rank(static_cast<int>(line->number("b")));
+  draft.message(fmt::format("rank {} has {} parameters, rank {} has {}: the ranks do not run the same "
+                            "configuration",
+                            line->get("a"), a, line->get("b"), b));
+  draft.rule_out("a communication that failed: no timeout came before, the numbers are plausible");
+  draft.fix("the same config, arguments and number of processes on every rank");
+  out.push_back(draft.done());
+}
+
+}  // namespace
+
+void launch_config_rule(const Case& of, Hypotheses& out) {
+  missing_variables(of, out);
+  wrong_ranks(of, out);
+  shapes_of_launch(of, out);
+  too_few_came(of, out);
+  models_differ(of, out);
+}
+
+}  // namespace shanty

@@ -1,0 +1,32 @@
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+constexpr size_t kManyOverflows = 8;  // loss scaling halves now and then in health
+
+}  // namespace
+
+void numerics_rule(const Case& of, Hypotheses& out) {
+  const Records minimum = of.all("scale_minimum");
+  const Records overflows = of.all("overflow");
+  const Records nan = of.all("loss_nan");
+  if (minimum.empty() && nan.empty() && overflows.size() < kManyOverflows) return;
+  Draft draft(of, "NUM101", "numerics", minimum.empty() ? (nan.empty() ? 0.7 : 0.88) : 0.95);
+  draft.show(minimum).show(nan).show(overflows);
+  // The first rank with a value that is not finite, if ranks differ.
+  if (!nan.empty() && nan.front()->rank >= 0) draft.blame(nan.front());
+  draft.message(!minimum.empty() || nan.empty()
+                    ? "every step overflows until the loss scale is at its end: the values leave the "
+                      "range of fp16"
+                    : "the loss is not a number from " + of.place(*nan.front()) + " on");
+  draft.rule_out("DeepSpeed or the scaler: they only report what the model computes");
+  draft.fix("bf16 instead of fp16 for a model that was trained in bf16; lower the learning rate or "
+            "clip gradients");
+  draft.fix("torch.autograd.detect_anomaly() on the first bad step; look at that batch");
+  out.push_back(draft.done());
+}
+
+}  // namespace shanty

@@ -1,0 +1,84 @@
+#include <set>
+
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+constexpr int64_t kBelievableParameters = 100'000;
+
+Records p2p_channels(const Case& of) {
+  Records out;
+  for (const Record* record : of.all("nccl_channel")) {
+    if (record->get("via").starts_with("P2P/")) out.push_back(record);
+  }
+  return out;
+}
+
+bool uses_network(const Case& of) {
+  for (const Record* record : of.all("nccl_channel")) {
+    if (record->get("via").starts_with("NET/")) return true;
+  }
+  return false;
+}
+
+// DDP's check of the parameter counts got nothing, or garbage: its all-gather never ended.
+const Record* unwritten_counts(const Case& of) {
+  const Record* line = of.first("ddp_params");
+  if (!line) return nullptr;
+  const int64_t a = line->number("na");
+  const int64_t b = line->number("nb");
+  const bool garbage = a == 0 || b == 0 || a > kBelievableParameters || b > kBelievableParameters;
+  return garbage && (of.has("timeout") || a > kBelievableParameters || b > kBelievableParameters)
+             ? line
+             : nullptr;
+}
+
+bool switched_off(const Case& of) {
+  for (const Record* record : of.all("nccl_env")) {
+    if (record->get("name") == "NCCL_P2P_DISABLE" && record->get("value") == "1") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void p2p_acs_rule(const Case& of, Hypotheses& out) {
+  const Record* counts = unwritten_counts(of);
+  const Records channels = p2p_channels(of);
+  const auto views = view_timeouts(of);
+  const bool first_hangs = !views.empty() && views.front().first_collective &&
+                           (views.front().all_there || views.front().ranks.size() == 1);
+  const bool wc = of.has("nccl_wc_error") || of.has("nccl_port_event") || of.has("nccl_modify_qp");
+  const bool one_node = !of.several_nodes() && !uses_network(of);
+  // Without a watchdog's line: the channels were made, and then nothing more.
+  const bool silent_hang = views.empty() && !channels.empty() && one_node && !of.trained() &&
+                           !of.failed();
+  if (wc || switched_off(of)) return;
+  if (!counts && !(first_hangs && (one_node || !channels.empty())) && !silent_hang) return;
+  if (of.has("xid") || of.has("gpu_ecc")) return;
+  const double confidence = counts ? 0.85 : channels.empty() ? 0.65 : first_hangs ? 0.85 : 0.5;
+  Draft draft(of, "GPU104", "p2p_acs", confidence, Nearness::kStructure);
+  draft.show(counts).show(views.empty() ? Records{} : views.front().lines).show(channels);
+  std::set<std::string> nodes;
+  for (const Record* record : channels) nodes.insert(record->node);
+  for (const std::string& node : nodes) draft.node(node);
+  if (nodes.empty() && !views.empty()) {
+    for (const Record* record : views.front().lines) draft.node(record->node).pod(record->pod);
+  }
+  if (nodes.empty() && counts) draft.blame(counts);
+  if (nodes.empty() && of.nodes().size() == 1) draft.node(*of.nodes().begin());
+  draft.message("the first collective between GPUs of one node never ends: peer-to-peer access is "
+                "broken (ACS or IOMMU, driver, or cards without it)");
+  if (counts) draft.rule_out("different models: the count was never written, the timeout came first");
+  draft.rule_out("desync: all ranks wait in the same first collective");
+  draft.rule_out("network: the ranks sit in one machine");
+  draft.fix("decide with NCCL_P2P_DISABLE=1: if the job then runs, it is P2P");
+  draft.fix("lspci -vvv | grep ACSCtl (SrcValid+ is bad), iommu=pt or off, BIOS; a driver without "
+            "the fault; on GeForce leave P2P off");
+  out.push_back(draft.done());
+}
+
+}  // namespace shanty

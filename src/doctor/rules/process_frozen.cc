@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+
+void process_frozen_rule(const Case& of, Hypotheses& out) {
+  const Records stuck = of.all("watchdog_stuck");
+  const Records kernel = of.all({"hung_task", "d_state", "nfs_down", "lustre"});
+  const Records gil = of.all("gil");
+  if (stuck.empty() && kernel.empty()) return;
+  bool none_in_flight = false;
+  for (const Record* record : of.all("counters")) {
+    none_in_flight |= record->number("enqueued", -2) == record->number("completed", -3);
+  }
+  const bool storage = !kernel.empty();
+  Draft draft(of, "HANG104", "process_frozen", storage ? 0.9 : 0.82,
+              storage ? Nearness::kCause : Nearness::kStructure);
+  draft.show(kernel).show(stuck).show(gil).show(of.all("counters"));
+  draft.blame(storage ? kernel : stuck);
+  if (storage) {
+    draft.message("processes of " + of.place(*kernel.front()) +
+                  " hang in the kernel, waiting for storage: " + kernel.front()->text.substr(0, 100));
+  } else {
+    draft.message(gil.empty()
+                      ? "the watchdog thread of " + of.place(*stuck.front()) +
+                            " made no progress: the whole process was frozen (storage, a CUDA call)"
+                      : "a thread of " + of.place(*stuck.front()) +
+                            " held Python's lock and stopped the whole process");
+  }
+  if (none_in_flight) draft.rule_out("a collective that hangs: none was in flight");
+  draft.rule_out("NCCL's timeout: this is the watchdog itself that could not run");
+  draft.fix("ps -eLo pid,stat,wchan | grep ' D' on that node, dmesg -T | grep 'blocked for more'");
+  draft.fix("state of the file system (NFS, Lustre) at that time; py-spy dump --native");
+  out.push_back(draft.done());
+}
+
+}  // namespace shanty

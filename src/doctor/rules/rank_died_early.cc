@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "doctor/behaviour.h"
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+void disruptions(const Case& of, Hypotheses& out) {
+  Records lines = of.all({"disruption", "ray_dying", "node_not_ready", "slurm_cancel", "liveness"});
+  Draft draft(of, "RUN101", "rank_died_early", 0.92);
+  bool told = !lines.empty();
+  for (const PodFact& pod : of.facts().pods) {
+    if (pod.disruption.empty()) continue;
+    told = true;
+    draft.pod(pod.name).node(pod.node).show(
+        {pod.where.file, pod.where.line, "DisruptionTarget: " + pod.disruption});
+  }
+  if (!told || of.has("evicted")) return;
+  draft.show(lines).blame(lines);
+  for (const Record* record : lines) draft.node(std::string(record->get("who")));
+  draft.message("a pod was taken away from outside (" +
+                (lines.empty() ? std::string("disruption") : lines.front()->text.substr(0, 100)) +
+                "); the others waited for it until their timeout");
+  draft.rule_out("network and NCCL: the peer was ended on purpose");
+  draft.fix("priority class, PodDisruptionBudget, do-not-disrupt annotation; save on SIGTERM");
+  draft.prevent("shanty run saves on SIGTERM and goes on when the pod is back");
+  out.push_back(draft.done());
+}
+
+// The first exception that is the program's own, by the clock.
+const Record* first_own(const Case& of, Records& others) {
+  const Record* first = nullptr;
+  for (const Record* record : of.all({"exception", "no_module", "import_error", "terminate",
+                                      "segfault", "sigsegv", "glibc_abort", "fatal_python"})) {
+    if (record->event == "exception" && !is_own_exception(*record)) continue;
+    if (!first) first = record;
+    if (record->rank != first->rank) others.push_back(record);
+  }
+  return first;
+}
+
+void raised(const Case& of, Hypotheses& out) {
+  Records others;
+  const Record* first = first_own(of, others);
+  if (!first) return;
+  const bool imports = first->event != "exception" || first->get("type") == "ModuleNotFoundError" ||
+                       first->get("type") == "ImportError";
+  const bool python = first->event == "exception" || imports;
+  const double confidence = of.has("traceback") || !python ? 0.72 : 0.5;
+  Draft draft(of, "RUN102", "rank_died_early", confidence);
+  draft.show(first).show(of.all({"worker_failed", "summary_rank"})).blame(first);
+  draft.message(fmt::format("{} raised first: {}", of.place(*first), first->text.substr(0, 160)));
+  if (!others.empty()) draft.show(others);
+  draft.rule_out("the timeouts and closed connections of the other ranks: they come after it");
+  if (first->event == "no_module" || first->event == "import_error" || imports) {
+    draft.fix("the same image by digest on every node; pip list of that node beside another");
+  }
+  draft.fix("mend the exception; if it depends on data, look at that rank's batch");
+  out.push_back(draft.done());
+}
+
+void left_early(const Case& of, Hypotheses& out) {
+  const Records zero = of.all("exit_zero");
+  const Records terms = of.all("caught_term");
+  const Records waits = of.all({"timeout", "nccl_peer_closed", "gloo_closed"});
+  if ((zero.empty() && terms.empty()) || waits.empty()) return;
+  const Record* first = zero.empty() ? terms.front() : zero.front();
+  Draft draft(of, "RUN101", "rank_died_early", 0.85, Nearness::kStructure);
+  draft.show(zero).show(terms).show(waits).blame(first);
+  draft.message(of.place(*first) +
+                " ended with success while the others went on: they wait for it until their timeout");
+  draft.rule_out("network: the peer is not there any more");
+  draft.fix("a signal handler must not exit with 0 before all ranks leave together");
+  out.push_back(draft.done());
+}
+
+// A rank that is silent while the victims name its node as the peer that closed.
+void named_by_victims(const Case& of, Hypotheses& out) {
+  std::map<std::string, std::set<int>> votes;
+  Records lines;
+  std::set<std::string> victims;
+  for (const Record* record : of.all({"nccl_peer_closed", "gloo_closed", "store_closed"})) {
+    lines.push_back(record);
+    victims.insert(record->node);
+    if (!record->get("peer").empty()) {
+      votes[of.who_is(record->get("peer"))].insert(record->rank);
+    }
+  }
+  for (const Record* record : of.all("propagated_error")) lines.push_back(record);
+  if (lines.empty()) return;
+  Draft draft(of, "RUN101", "rank_died_early", 0.55, Nearness::kPeers);
+  draft.show(lines);
+  const auto most =
+      std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
+        return a.second.size() < b.second.size();
+      });
+  std::string who = "a rank";
+  if (most != votes.end()) {
+    who = most->first;
+    draft.node(who);
+    for (const int rank : of.ranks_on(who)) {
+      const bool spoke = std::any_of(lines.begin(), lines.end(),
+                                     [&](const Record* line) { return line->rank == rank; });
+      if (!spoke || of.ranks_on(who).size() == 1) draft.rank(rank);
+    }
+  }
+  for (const Record* record : of.all("propagated_error")) {
+    draft.rank(static_cast<int>(record->number("a")));
+  }
+  draft.message(fmt::format("{} closed its connections first: it died or left, and its own log does "
+                            "not say why",
+                            who));
+  draft.rule_out("the ranks that print socket errors: they are its victims");
+  draft.fix("the end of that rank's own log; kubectl describe pod, kubectl logs --previous; dmesg of "
+            "its node");
+  out.push_back(draft.done());
+}
+
+// A worker that the launcher saw fail first.
+void launcher_saw(const Case& of, Hypotheses& out) {
+  const Record* first = nullptr;
+  for (const Record* record : of.all("worker_failed")) {
+    const int64_t code = record->number("code", 0);
+    if (code == -15 || code == 0) continue;
+    if (!first) first = record;
+  }
+  if (!first) return;
+  Draft draft(of, "RUN102", "rank_died_early", 0.45, Nearness::kPeers);
+  draft.show(first).show(of.all({"summary_rank", "summary_code"})).blame(first);
+  if (first->rank < 0) {
+    const Record* rank = of.first("summary_rank");
+    draft.rank(static_cast<int>(rank ? rank->number("a") : first->number("local")));
+  }
+  draft.message(fmt::format("local rank {} ended first, with exit code {}", first->get("local"),
+                            first->get("code")));
+  draft.fix("the output of that process: torchrun --log-dir DIR --redirects 3, or shanty logs");
+  out.push_back(draft.done());
+}
+
+}  // namespace
+
+void rank_died_early_rule(const Case& of, Hypotheses& out) {
+  disruptions(of, out);
+  raised(of, out);
+  left_early(of, out);
+  named_by_victims(of, out);
+  launcher_saw(of, out);
+}
+
+}  // namespace shanty

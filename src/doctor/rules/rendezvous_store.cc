@@ -1,0 +1,154 @@
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "doctor/rule.h"
+
+namespace shanty {
+namespace {
+
+bool name_failed(const Case& of) {
+  for (const Record* record : of.all("gai")) {
+    if (record->get("family") == "IPv4") return true;
+  }
+  return of.has("name_unknown");
+}
+
+Records refusals(const Case& of) {
+  Records out;
+  for (const Record* record : of.all({"connect_failed", "nccl_connect", "store_retry"})) {
+    if (record->number("errno") == 111 ||
+        record->get("error").find("Connection refused") != std::string_view::npos) {
+      out.push_back(record);
+    }
+  }
+  return out;
+}
+
+bool blocked(const Case& of) {
+  for (const Record* record : of.all("connect_failed")) {
+    if (record->number("errno") == 110 || record->number("errno") == 113) return true;
+  }
+  return of.has("permission");
+}
+
+// Everyone is a client and times out; nobody says that he hosts.
+void nobody_hosts(const Case& of, Hypotheses& out) {
+  Records clients = of.all("client_timeout");
+  if (clients.empty() || name_failed(of) || blocked(of)) return;
+  if (of.has("hosts_store") || of.has("clients_joined") || of.has("bind_failed")) return;
+  if (of.has("istio")) return;
+  Draft draft(of, "RDZV101", "rendezvous_store", 0.85, Nearness::kStructure);
+  draft.show(clients).show(refusals(of)).show(of.all({"rdzv_connection", "rdzv_timeout"}));
+  draft.show(of.all({"launch_endpoint", "launch_max"})).blame(clients);
+  std::set<std::string> endpoints;
+  for (const Record* record : of.all("launch_endpoint")) {
+    endpoints.insert(std::string(record->get("value")));
+  }
+  draft.message(fmt::format("nobody hosts the store at {}:{}: every node only tries to connect",
+                            clients.front()->get("host"), clients.front()->get("port")));
+  draft.rule_out("DNS: the name has an address");
+  if (!refusals(of).empty()) draft.rule_out("firewall: connections are refused, not dropped");
+  draft.rule_out("a failure in NCCL: it was not reached");
+  if (endpoints.size() > 1) draft.rule_out("one endpoint for all: the nodes name different ones");
+  draft.fix("the endpoint must be a name or address of node 0 itself, not of a ClusterIP Service; "
+            "else --rdzv-conf is_host=1 on node 0");
+  draft.fix("the same --nnodes and --rdzv-endpoint on every node; exactly one agent prints \"hosts "
+            "the TCP store\"");
+  draft.prevent("shanty run needs no rendezvous store");
+  out.push_back(draft.done());
+}
+
+void refused(const Case& of, Hypotheses& out) {
+  const Records lines = refusals(of);
+  if (lines.empty() || of.has("client_timeout") || name_failed(of)) return;
+  bool restarted = false;
+  Draft draft(of, "RDZV101", "rendezvous_store", 0.75, Nearness::kStructure);
+  draft.show(lines);
+  for (const PodFact& pod : of.facts().pods) {
+    if (pod.restarts <= 0) continue;
+    restarted = true;
+    draft.pod(pod.name).show(
+        {pod.where.file, pod.where.line, fmt::format("restartCount: {}", pod.restarts)});
+  }
+  if (!restarted) draft.blame(lines);
+  draft.message(restarted ? "a pod restarted alone and cannot join: the port of the first start is "
+                            "gone, the others wait for the old process"
+                          : "connections of " + of.place(*lines.front()) +
+                                " are refused: nobody listens there any more, or not yet");
+  draft.rule_out("firewall: refused means that the host answered");
+  draft.fix("restart all pods of the job together; kubectl logs --previous of the one that restarted "
+            "says why");
+  out.push_back(draft.done());
+}
+
+void closed(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"rdzv_closed", "stop_waiting"});
+  if (lines.empty()) return;
+  Draft draft(of, "RDZV101", "rendezvous_store", 0.7, Nearness::kStructure);
+  draft.show(lines).blame(lines);
+  draft.message(of.has("stop_waiting")
+                    ? "the store on that port speaks another language: another torch version, or "
+                      "another program"
+                    : "the rendezvous was closed while nodes still wanted in: an agent had left, or "
+                      "the id is that of a finished job");
+  draft.fix("a fresh --rdzv-id for each start; the same torch on all nodes");
+  draft.fix("find the agent that left first: its log ends before the others'");
+  out.push_back(draft.done());
+}
+
+// Clients that should meet hold on to different stores.
+void out_of_step(const Case& of, Hypotheses& out) {
+  const Record* joined = of.first("clients_joined");
+  const Records broken = of.all({"gloo_closed", "store_closed"});
+  if (!joined || broken.empty() || of.has("client_timeout")) return;
+  Draft draft(of, "RDZV101", "rendezvous_store", 0.8, Nearness::kStructure);
+  draft.show(joined).show(broken);
+  bool named = false;
+  for (const PodFact& pod : of.facts().pods) {
+    if (pod.restarts > 0) {
+      named = true;
+      draft.pod(pod.name).show(pod.where);
+    }
+  }
+  if (!named) draft.blame(broken);
+  draft.message(fmt::format("only {} of {} clients came to the new store, while another still spoke "
+                            "to the old one: they did not restart together",
+                            joined->get("joined"), joined->get("expected")));
+  draft.rule_out("network: the old connection worked until its other end was replaced");
+  draft.fix("restart all ranks together (JobSet failure policy, Recreate); compare startTime of pods");
+  out.push_back(draft.done());
+}
+
+// Each process has its own idea of the master.
+void several_masters(const Case& of, Hypotheses& out) {
+  std::set<std::string> masters;
+  bool port_zero = false;
+  Records lines;
+  for (const Record* record : of.all("env_line")) {
+    if (record->get("port").empty()) continue;
+    port_zero |= record->get("port") == "0";
+    masters.insert(std::string(record->get("addr")) + ":" + std::string(record->get("port")));
+    lines.push_back(record);
+  }
+  if (!port_zero && masters.size() < 2) return;
+  Draft draft(of, "RDZV101", "rendezvous_store", 0.85, Nearness::kStructure);
+  draft.show(lines).blame(lines);
+  draft.message(port_zero ? "MASTER_PORT is 0: every rank opens a store of its own and waits for ever"
+                          : fmt::format("the ranks name {} different masters", masters.size()));
+  draft.fix("set MASTER_ADDR and MASTER_PORT only where they are not set: the launcher did it");
+  out.push_back(draft.done());
+}
+
+}  // namespace
+
+void rendezvous_store_rule(const Case& of, Hypotheses& out) {
+  several_masters(of, out);
+  closed(of, out);
+  out_of_step(of, out);
+  nobody_hosts(of, out);
+  refused(of, out);
+}
+
+}  // namespace shanty
