@@ -5,17 +5,50 @@
 namespace shanty {
 namespace {
 
-constexpr std::string_view kEchoTypes[] = {
-    "DistBackendError", "DistNetworkError", "DistStoreError", "ChildFailedError", "SignalException",
-    "RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousClosedError",
-    "RendezvousGracefulExitError", "ConnectionResetError", "BrokenPipeError", "EOFError",
-    "ActorDiedError", "RayActorError", "RayTaskError", "TrainingFailedError", "TimeoutError",
-    "KeyboardInterrupt", "SystemExit"};
-constexpr std::string_view kEchoTexts[] = {
-    "NCCL", "nccl", "Gloo", "gloo", "c10d", "onnection closed", "onnection reset", "roken pipe",
-    "imed out", "timeout", "Timeout", "socket", "Socket", "store->get", "TCPStore",
-    "rendezvous", "closed by peer", "onnection refused", "monitoredBarrier", "ProcessGroup",
-    "process group", "worker(s)", "Wait timeout", "all gather", "client has failed"};
+constexpr std::string_view kEchoTypes[] = {"DistBackendError",
+                                           "DistNetworkError",
+                                           "DistStoreError",
+                                           "ChildFailedError",
+                                           "SignalException",
+                                           "RendezvousConnectionError",
+                                           "RendezvousTimeoutError",
+                                           "RendezvousClosedError",
+                                           "RendezvousGracefulExitError",
+                                           "ConnectionResetError",
+                                           "BrokenPipeError",
+                                           "EOFError",
+                                           "ActorDiedError",
+                                           "RayActorError",
+                                           "RayTaskError",
+                                           "TrainingFailedError",
+                                           "TimeoutError",
+                                           "KeyboardInterrupt",
+                                           "SystemExit"};
+constexpr std::string_view kEchoTexts[] = {"NCCL",
+                                           "nccl",
+                                           "Gloo",
+                                           "gloo",
+                                           "c10d",
+                                           "onnection closed",
+                                           "onnection reset",
+                                           "roken pipe",
+                                           "imed out",
+                                           "timeout",
+                                           "Timeout",
+                                           "socket",
+                                           "Socket",
+                                           "store->get",
+                                           "TCPStore",
+                                           "rendezvous",
+                                           "closed by peer",
+                                           "onnection refused",
+                                           "monitoredBarrier",
+                                           "ProcessGroup",
+                                           "process group",
+                                           "worker(s)",
+                                           "Wait timeout",
+                                           "all gather",
+                                           "client has failed"};
 
 template <size_t N>
 bool contains_any(std::string_view text, const std::string_view (&words)[N]) {
@@ -36,8 +69,8 @@ std::string_view text_of_doing(const std::string& frame, Doing& doing) {
     doing = Doing::kInNccl;
     return "inside a call of NCCL";
   }
-  for (const std::string_view word : {"save", "checkpoint", "evaluat", "validat", "tokeniz",
-                                      "compile", "inductor", "download"}) {
+  for (const std::string_view word :
+       {"save", "checkpoint", "evaluat", "validat", "tokeniz", "compile", "inductor", "download"}) {
     if (frame.find(word) != frame.npos) {
       doing = Doing::kBusy;
       return word;

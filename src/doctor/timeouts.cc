@@ -87,8 +87,8 @@ void judge(TimeoutView& view, const std::set<int>& expected) {
   }
   // Where everybody is missing but one, the one is odd, not the others.
   if (view.late.size() * 2 > expected.size() && view.ranks.size() < 2) view.late.clear();
-  view.all_there = view.late.empty() && view.odd_op.empty() && view.odd_size.empty() &&
-                   view.ranks.size() >= 2;
+  view.all_there =
+      view.late.empty() && view.odd_op.empty() && view.odd_size.empty() && view.ranks.size() >= 2;
   view.first_collective = view.sequence >= 0 && view.sequence <= kFirstCollectives;
 }
 
@@ -128,9 +128,8 @@ std::vector<TimeoutView> view_timeouts(const Case& of) {
     out.push_back(std::move(view));
   }
   const auto began = [](const TimeoutView& view) { return view.lines.front()->unix_ns; };
-  std::stable_sort(out.begin(), out.end(), [&](const TimeoutView& a, const TimeoutView& b) {
-    return began(a) < began(b);
-  });
+  std::stable_sort(out.begin(), out.end(),
+                   [&](const TimeoutView& a, const TimeoutView& b) { return began(a) < began(b); });
   // A rank that is late here and waits there is no culprit here.
   std::set<int> waiting_elsewhere;
   for (const TimeoutView& view : out) {

@@ -35,7 +35,7 @@ struct TimeoutView {
   std::vector<int> odd_size;  // another size than the majority
   bool all_there = false;     // every expected rank timed out in the same collective
   bool first_collective = false;
-  Records lines;              // the watchdog's, then counters
+  Records lines;  // the watchdog's, then counters
 };
 
 // The groups in which collectives timed out, the one in which it began first. Of groups whose

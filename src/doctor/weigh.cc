@@ -15,8 +15,7 @@ bool explains(const Hypothesis& cause, const Hypothesis& other) {
   }
   if (cause.nearness < other.nearness) return true;
   return cause.nearness == other.nearness && other.nearness == Nearness::kCause &&
-         cause.finding.confidence > other.finding.confidence &&
-         other.finding.code == "RUN102";
+         cause.finding.confidence > other.finding.confidence && other.finding.code == "RUN102";
 }
 
 }  // namespace
@@ -35,21 +34,19 @@ std::vector<Finding> weigh(Hypotheses hypotheses) {
     finding.severity = Severity::kNote;
   }
   // Cannot tell is no answer where there is one.
-  const bool answered = std::any_of(
-      hypotheses.begin(), hypotheses.end(), [](const Hypothesis& h) {
-        return h.finding.code != "HANG199" && h.finding.severity != Severity::kNote;
-      });
+  const bool answered = std::any_of(hypotheses.begin(), hypotheses.end(), [](const Hypothesis& h) {
+    return h.finding.code != "HANG199" && h.finding.severity != Severity::kNote;
+  });
   std::erase_if(hypotheses, [&](const Hypothesis& h) {
     return (answered && h.finding.code == "HANG199") ||
            (h.nearness >= Nearness::kPeers && h.finding.severity == Severity::kNote);
   });
-  std::stable_sort(hypotheses.begin(), hypotheses.end(),
-                   [](const Hypothesis& a, const Hypothesis& b) {
-                     return std::make_tuple(a.finding.severity == Severity::kNote,
-                                            -a.finding.confidence, a.unix_ns) <
-                            std::make_tuple(b.finding.severity == Severity::kNote,
-                                            -b.finding.confidence, b.unix_ns);
-                   });
+  std::stable_sort(
+      hypotheses.begin(), hypotheses.end(), [](const Hypothesis& a, const Hypothesis& b) {
+        return std::make_tuple(a.finding.severity == Severity::kNote, -a.finding.confidence,
+                               a.unix_ns) < std::make_tuple(b.finding.severity == Severity::kNote,
+                                                            -b.finding.confidence, b.unix_ns);
+      });
   std::vector<Finding> out;
   for (Hypothesis& hypothesis : hypotheses) out.push_back(std::move(hypothesis.finding));
   return out;

@@ -24,10 +24,10 @@ void app_cuda_fault_rule(const Case& of, Hypotheses& out) {
   } else {
     draft.blame(first);
   }
-  draft.message(asserts.empty()
-                    ? "a kernel of " + of.place(*culprit) + " made an illegal access"
-                    : "a kernel of " + of.place(*culprit) + " failed its assertion: an index or a "
-                      "label is out of range");
+  draft.message(asserts.empty() ? "a kernel of " + of.place(*culprit) + " made an illegal access"
+                                : "a kernel of " + of.place(*culprit) +
+                                      " failed its assertion: an index or a "
+                                      "label is out of range");
   draft.rule_out("network and NCCL: their errors come after the context was poisoned");
   draft.rule_out("hardware: no ECC, NVLink or bus error in what is here");
   draft.fix("run that rank again with CUDA_LAUNCH_BLOCKING=1 to see the line that launched it");

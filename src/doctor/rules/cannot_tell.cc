@@ -14,21 +14,25 @@ void everyone_waits(const Case& of, const TimeoutView& view, Hypotheses& out) {
               Nearness::kStructure);
   draft.show(view.lines);
   if (view.timeout_ms > 0 && view.timeout_ms <= kShortTimeoutMs) {
-    draft.message(fmt::format("cannot tell: the timeout of {} s may be shorter than a slow step, or "
-                              "the collective {} number {} is stuck",
-                              view.timeout_ms / 1000, view.op, view.sequence));
+    draft.message(
+        fmt::format("cannot tell: the timeout of {} s may be shorter than a slow step, or "
+                    "the collective {} number {} is stuck",
+                    view.timeout_ms / 1000, view.op, view.sequence));
     draft.fix("run with the default timeout: does it go on?");
   } else {
-    draft.message(fmt::format("cannot tell: all ranks arrived in {} number {} and it does not end: a "
-                              "network or a GPU fault that no line names",
-                              view.op, view.sequence));
+    draft.message(
+        fmt::format("cannot tell: all ranks arrived in {} number {} and it does not end: a "
+                    "network or a GPU fault that no line names",
+                    view.op, view.sequence));
   }
   draft.rule_out("desync: all ranks wait in the same collective with the same size");
   draft.rule_out("a late rank: all enqueued it");
-  draft.fix("to decide: dmesg -T | grep -i xid on every node; ibstat and the port's counters; "
-            "nvidia-smi for a GPU at 100 % with little power");
-  draft.fix("and the flight recorder: TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
-            "TORCH_NCCL_DUMP_ON_TIMEOUT=1, then shanty doctor DUMPS");
+  draft.fix(
+      "to decide: dmesg -T | grep -i xid on every node; ibstat and the port's counters; "
+      "nvidia-smi for a GPU at 100 % with little power");
+  draft.fix(
+      "and the flight recorder: TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
+      "TORCH_NCCL_DUMP_ON_TIMEOUT=1, then shanty doctor DUMPS");
   out.push_back(draft.done());
 }
 
@@ -36,9 +40,10 @@ void nothing_named(const Case& of, const TimeoutView& view, Hypotheses& out) {
   Draft draft(of, "HANG199", "collective_desync", 0.3, Nearness::kSymptom);
   draft.show(view.lines);
   for (const int rank : view.late) draft.rank(rank);
-  draft.message(fmt::format("cannot tell: {} number {} timed out, and these logs do not say what the "
-                            "other ranks did",
-                            view.op.empty() ? "a collective" : view.op, view.sequence));
+  draft.message(
+      fmt::format("cannot tell: {} number {} timed out, and these logs do not say what the "
+                  "other ranks did",
+                  view.op.empty() ? "a collective" : view.op, view.sequence));
   draft.fix("give the logs of all ranks: the one that is silent is the first suspect");
   draft.fix("py-spy dump --pid PID on the rank that is late; the flight recorder's dumps");
   out.push_back(draft.done());
@@ -72,8 +77,9 @@ void unhandled_gloo(const Case& of, Hypotheses& out) {
                     ? "cannot tell: a rank did not answer in time; it is late, stopped or stuck"
                     : "cannot tell why " + rank_list(silent) +
                           " did not answer in time: late, stopped or stuck");
-  draft.fix("on that rank: cat /proc/PID/status (State: T is stopped, D is storage), py-spy dump "
-            "--pid PID");
+  draft.fix(
+      "on that rank: cat /proc/PID/status (State: T is stopped, D is storage), py-spy dump "
+      "--pid PID");
   out.push_back(draft.done());
 }
 

@@ -47,7 +47,8 @@ void fingerprints(const Case& of, Hypotheses& out) {
                             first.get("b").empty() ? "others" : first.get("b"),
                             fa.empty() || fa == fb ? "" : ": shapes " + fa + " and " + fb));
   draft.rule_out("network: the collectives were compared before they ran");
-  draft.fix("find the branch that only some ranks take: data, an unused part of the model, padding");
+  draft.fix(
+      "find the branch that only some ranks take: data, an unused part of the model, padding");
   out.push_back(draft.done());
 }
 
@@ -151,13 +152,14 @@ void timeouts(const Case& of, const TimeoutView& view, Hypotheses& out) {
   draft.show(lines).show(view.lines);
   const std::vector<int>& late = sure ? finished : unknown;
   for (const int rank : late) draft.rank(rank);
-  draft.message(fmt::format(
-      "{} did not join {} number {}{}", rank_list(late), view.op, view.sequence,
-      sure ? ": it had finished its data while the others went on"
-           : ", all others wait: it left the loop early, or does something else"));
+  draft.message(
+      fmt::format("{} did not join {} number {}{}", rank_list(late), view.op, view.sequence,
+                  sure ? ": it had finished its data while the others went on"
+                       : ", all others wait: it left the loop early, or does something else"));
   draft.rule_out("network: the others wait for a rank that never called the collective");
-  draft.fix("the same number of batches on every rank: drop_last, DistributedSampler, Join, or an "
-            "all-reduced stop flag");
+  draft.fix(
+      "the same number of batches on every rank: drop_last, DistributedSampler, Join, or an "
+      "all-reduced stop flag");
   if (!sure) {
     draft.fix(fmt::format("to be sure: py-spy dump --pid of {}, or the flight recorder's dumps",
                           rank_list(late)));

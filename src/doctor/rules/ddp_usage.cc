@@ -13,18 +13,21 @@ void ddp_usage_rule(const Case& of, Hypotheses& out) {
     for (const Record* record : of.all("ddp_unused_indices")) {
       draft.rank(static_cast<int>(record->number("a")));
     }
-    draft.message("parameters got no gradient: a layer is defined and not used in the loss, on some "
-                  "or all ranks");
+    draft.message(
+        "parameters got no gradient: a layer is defined and not used in the loss, on some "
+        "or all ranks");
     draft.rule_out("network: DDP itself counts the gradients before it sends them");
-    draft.fix("remove the layer, or find_unused_parameters=True where branches differ; names with "
-              "TORCH_DISTRIBUTED_DEBUG=INFO");
+    draft.fix(
+        "remove the layer, or find_unused_parameters=True where branches differ; names with "
+        "TORCH_DISTRIBUTED_DEBUG=INFO");
     out.push_back(draft.done());
   }
   if (!twice.empty()) {
     Draft draft(of, "SCR101", "ddp_usage", 0.94);
     draft.show(twice).blame(twice);
-    draft.message("a parameter became ready twice in one step: shared between forwards, or "
-                  "re-entrant checkpointing");
+    draft.message(
+        "a parameter became ready twice in one step: shared between forwards, or "
+        "re-entrant checkpointing");
     draft.fix("use_reentrant=False, or static_graph=True; one forward per backward");
     out.push_back(draft.done());
   }

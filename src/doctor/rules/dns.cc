@@ -57,15 +57,16 @@ void dns_rule(const Case& of, Hypotheses& out) {
   draft.rule_out("IPv6 that is not there: the IPv4 address is missing too");
   for (const PodFact& pod : of.facts().pods) {
     if (pod.host_network && pod.dns_policy != "ClusterFirstWithHostNet") {
-      draft.pod(pod.name).show({pod.where.file, pod.where.line,
-                                "hostNetwork with dnsPolicy " + pod.dns_policy});
+      draft.pod(pod.name).show(
+          {pod.where.file, pod.where.line, "hostNetwork with dnsPolicy " + pod.dns_policy});
       draft.prevent("shanty lint NET001");
     }
   }
   draft.fix(fmt::format("from that pod: getent hosts {}; kubectl get svc,endpoints",
                         hosts.empty() ? "NAME" : *hosts.begin()));
-  draft.fix("a headless Service with publishNotReadyAddresses; an init container that waits for the "
-            "name");
+  draft.fix(
+      "a headless Service with publishNotReadyAddresses; an init container that waits for the "
+      "name");
   draft.fix("with hostNetwork: dnsPolicy: ClusterFirstWithHostNet");
   out.push_back(draft.done());
 }

@@ -69,7 +69,10 @@ void mixed(const Case& of, Hypotheses& out) {
   const auto by_version = versions(of);
   if (told.empty() && truncated.empty() && by_version.size() < 2) return;
   const bool sure = !told.empty() || !truncated.empty();
-  Draft draft(of, "VER102", "driver_image", !told.empty() ? 0.96 : truncated.empty() ? 0.55 : 0.85,
+  Draft draft(of, "VER102", "driver_image",
+              !told.empty()       ? 0.96
+              : truncated.empty() ? 0.55
+                                  : 0.85,
               sure ? Nearness::kCause : Nearness::kStructure);
   draft.show(told).show(truncated);
   for (const Record* record : told) {
@@ -88,7 +91,8 @@ void mixed(const Case& of, Hypotheses& out) {
   draft.message("the ranks run different versions of NCCL");
   if (!sure) draft.severity(Severity::kWarning);
   draft.rule_out("network: the two ends reached each other and disagree about the content");
-  draft.fix("one image by digest on every node; compare imageID of the pods and NCCL version lines");
+  draft.fix(
+      "one image by digest on every node; compare imageID of the pods and NCCL version lines");
   draft.prevent("shanty run compares versions before the start");
   out.push_back(draft.done());
 }

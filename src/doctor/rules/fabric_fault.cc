@@ -48,8 +48,9 @@ void fabric_fault_rule(const Case& of, Hypotheses& out) {
                   "\"; the errors of the others follow");
     draft.rule_out("the nodes that crashed first: they name " + who + " as their peer");
   } else {
-    const auto most = std::max_element(
-        votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto most =
+        std::max_element(votes.begin(), votes.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
     if (most != votes.end()) {
       who = most->first;
       draft.node(who);
@@ -57,15 +58,17 @@ void fabric_fault_rule(const Case& of, Hypotheses& out) {
     } else {
       draft.blame(errors);
     }
-    draft.message(fmt::format(
-        "RDMA to {} gets no answer any more in the middle of training: its link, card or host failed",
-        who.empty() ? "a peer" : who));
+    draft.message(
+        fmt::format("RDMA to {} gets no answer any more in the middle of training: its link, card "
+                    "or host failed",
+                    who.empty() ? "a peer" : who));
   }
   draft.rule_out("configuration: it worked until then");
   draft.rule_out("status 5 (flushed, vendor 249): only what was still in the queue");
-  draft.fix(fmt::format("on {}: ibstat, dmesg and the switch port's error counters; take it out until "
-                        "it is clean",
-                        who.empty() ? "that node" : who));
+  draft.fix(
+      fmt::format("on {}: ibstat, dmesg and the switch port's error counters; take it out until "
+                  "it is clean",
+                  who.empty() ? "that node" : who));
   draft.fix("NCCL_IB_TIMEOUT=22 lets short flaps pass");
   out.push_back(draft.done());
 }

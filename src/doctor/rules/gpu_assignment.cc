@@ -52,9 +52,9 @@ void duplicate(const Case& of, Hypotheses& out) {
   }
   if (ranks.empty()) draft.blame(lines);
   for (const int rank : ranks) draft.rank(rank);
-  draft.message(fmt::format("{} use the same GPU",
-                            ranks.empty() ? "several ranks"
-                                          : rank_list({ranks.begin(), ranks.end()})));
+  draft.message(fmt::format("{} use the same GPU", ranks.empty()
+                                                       ? "several ranks"
+                                                       : rank_list({ranks.begin(), ranks.end()})));
   draft.rule_out("NCCL and driver: the library only refuses what it was told");
   draft.fix("torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before init_process_group");
   draft.fix("launch with torchrun or shanty run, so that LOCAL_RANK is set");

@@ -21,17 +21,24 @@ bool is_hardware(const Record& xid) {
 
 std::string meaning(int64_t xid) {
   switch (xid) {
-    case 48: return "double-bit memory error";
+    case 48:
+      return "double-bit memory error";
     case 63:
-    case 64: return "memory row remapping";
-    case 74: return "NVLink error";
-    case 79: return "the card fell off the bus";
+    case 64:
+      return "memory row remapping";
+    case 74:
+      return "NVLink error";
+    case 79:
+      return "the card fell off the bus";
     case 92:
     case 94:
-    case 95: return "uncorrectable or contained memory error";
+    case 95:
+      return "uncorrectable or contained memory error";
     case 119:
-    case 120: return "its firmware (GSP) does not answer";
-    default: return xid >= 144 && xid <= 150 ? "NVLink error" : "hardware error";
+    case 120:
+      return "its firmware (GSP) does not answer";
+    default:
+      return xid >= 144 && xid <= 150 ? "NVLink error" : "hardware error";
   }
 }
 

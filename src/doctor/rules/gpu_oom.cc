@@ -49,8 +49,8 @@ void gpu_oom_rule(const Case& of, Hypotheses& out) {
     draft.fix("set the device from LOCAL_RANK before anything touches CUDA");
     draft.rule_out("a batch that is too large: other processes hold the memory");
   } else {
-    draft.message(fmt::format("{} ran out of GPU memory; the other ranks fail after it",
-                              of.place(first)));
+    draft.message(
+        fmt::format("{} ran out of GPU memory; the other ranks fail after it", of.place(first)));
     draft.fix("see with nvidia-smi who else holds memory on that card");
     draft.fix("smaller batch or sequence, activation checkpointing, or sharding (FSDP)");
   }

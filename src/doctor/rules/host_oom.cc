@@ -55,8 +55,9 @@ void host_oom_rule(const Case& of, Hypotheses& out) {
     draft.message(of.place(*kills.front()) +
                   " was killed by SIGKILL without a word: most likely memory ran out");
     draft.rule_out("its launcher: it sent no signal before");
-    draft.fix("to be sure: kubectl describe pod (OOMKilled?), dmesg -T | grep -i oom, "
-              "cat /sys/fs/cgroup/memory.events");
+    draft.fix(
+        "to be sure: kubectl describe pod (OOMKilled?), dmesg -T | grep -i oom, "
+        "cat /sys/fs/cgroup/memory.events");
     draft.fix("raise the memory limit, or lower num_workers and prefetch_factor");
     out.push_back(draft.done());
     return;
@@ -65,8 +66,8 @@ void host_oom_rule(const Case& of, Hypotheses& out) {
   bool whole_node = false;
   std::string task;
   for (const Record* record : proven) {
-    whole_node |= record->get("constraint") == "CONSTRAINT_NONE" ||
-                  record->get("scope") == "Out of memory";
+    whole_node |=
+        record->get("constraint") == "CONSTRAINT_NONE" || record->get("scope") == "Out of memory";
     if (task.empty()) task = record->get("task");
   }
   draft.show(proven).show(kills).blame(proven).blame(kills);

@@ -30,8 +30,9 @@ void image(const Case& of, Hypotheses& out) {
                             : full  ? ": the node's disk is full"
                                     : ""));
   draft.rule_out("the training program: it has not started");
-  draft.fix(limited ? "pull through a mirror, or with a login (imagePullSecrets)"
-                    : "does the tag exist, is the pull secret in this namespace, has the node room?");
+  draft.fix(limited
+                ? "pull through a mirror, or with a login (imagePullSecrets)"
+                : "does the tag exist, is the pull secret in this namespace, has the node room?");
   out.push_back(draft.done());
 }
 
@@ -42,8 +43,9 @@ void volumes(const Case& of, Hypotheses& out) {
   draft.show(lines).blame(lines);
   draft.file(std::string(lines.front()->get("volume")));
   draft.message("a pod cannot start: " + lines.front()->text.substr(0, 160));
-  draft.fix("a claim that several nodes use needs ReadWriteMany; is the claim bound, the secret "
-            "there?");
+  draft.fix(
+      "a claim that several nodes use needs ReadWriteMany; is the claim bound, the secret "
+      "there?");
   out.push_back(draft.done());
 }
 

@@ -28,16 +28,16 @@ void cannot_schedule(const Case& of, Hypotheses& out) {
       "a pod cannot be scheduled: {}",
       taint && gpus ? "the taint of the GPU nodes is not tolerated, and the others have no GPU free"
       : taint       ? "the taint of the nodes is not tolerated"
-      : none_anywhere
-          ? "a node offers no nvidia.com/gpu at all: its device plugin sees none"
-      : gpus ? "not enough free GPUs"
-             : std::string(lines.front()->get("what").substr(0, 160))));
+      : none_anywhere ? "a node offers no nvidia.com/gpu at all: its device plugin sees none"
+      : gpus          ? "not enough free GPUs"
+                      : std::string(lines.front()->get("what").substr(0, 160))));
   draft.rule_out("image or volume: the pod has no node yet");
   if (none_anywhere) draft.rule_out("a full cluster: the node's allocatable is 0 or absent");
   if (taint) draft.fix("a toleration for that taint in the pod template");
   if (gpus) {
-    draft.fix("kubectl describe node: allocatable nvidia.com/gpu and who uses it; is the device "
-              "plugin running, nvidia the default runtime?");
+    draft.fix(
+        "kubectl describe node: allocatable nvidia.com/gpu and who uses it; is the device "
+        "plugin running, nvidia the default runtime?");
   }
   draft.fix("read every term of the sentence: the largest number is not always the binding one");
   draft.prevent("shanty check: will it fit now?");

@@ -17,8 +17,9 @@ void missing_variables(const Case& of, Hypotheses& out) {
   draft.show(lines).blame(lines);
   draft.message(fmt::format("{} is not set for {}: the launcher gave the process no identity",
                             lines.front()->get("name"), of.place(*lines.front())));
-  draft.fix("start by torchrun or shanty run; a PyTorchJob injects RANK and WORLD_SIZE only with a "
-            "Master replica");
+  draft.fix(
+      "start by torchrun or shanty run; a PyTorchJob injects RANK and WORLD_SIZE only with a "
+      "Master replica");
   out.push_back(draft.done());
 }
 
@@ -74,9 +75,9 @@ void shapes_of_launch(const Case& of, Hypotheses& out) {
       if (records.size() < fewest->size()) fewest = &records;
     }
     draft.blame(*fewest);
-    draft.message(fmt::format("the nodes were launched with different {}",
-                              std::string_view(event).substr(7) == "nproc" ? "processes per node"
-                                                                           : "numbers of nodes"));
+    draft.message(fmt::format(
+        "the nodes were launched with different {}",
+        std::string_view(event).substr(7) == "nproc" ? "processes per node" : "numbers of nodes"));
     draft.fix("the same --nnodes and --nproc-per-node everywhere");
     out.push_back(draft.done());
   }
@@ -102,12 +103,14 @@ void too_few_came(const Case& of, Hypotheses& out) {
       draft.rank(rank);
     }
   }
-  draft.message(fmt::format("{} of {} processes came: WORLD_SIZE is larger than what was started, or "
-                            "some never started",
-                            came, expected));
+  draft.message(
+      fmt::format("{} of {} processes came: WORLD_SIZE is larger than what was started, or "
+                  "some never started",
+                  came, expected));
   draft.rule_out("network: no client tried and failed");
-  draft.fix("compare WORLD_SIZE with the number of processes that are started; helper replicas must "
-            "not count");
+  draft.fix(
+      "compare WORLD_SIZE with the number of processes that are started; helper replicas must "
+      "not count");
   draft.fix("kubectl get pods: is one of them Pending or pulling its image?");
   out.push_back(draft.done());
 }
@@ -123,9 +126,10 @@ void models_differ(const Case& of, Hypotheses& out) {
   Draft draft(of, "RANK101", "launch_config", b == 0 || a == 0 ? 0.7 : 0.85);
   draft.show(of.all("ddp_params")).show(of.all("ddp_shapes"));
   draft.rank(static_cast<int>(line->number("a"))).rank(static_cast<int>(line->number("b")));
-  draft.message(fmt::format("rank {} has {} parameters, rank {} has {}: the ranks do not run the same "
-                            "configuration",
-                            line->get("a"), a, line->get("b"), b));
+  draft.message(
+      fmt::format("rank {} has {} parameters, rank {} has {}: the ranks do not run the same "
+                  "configuration",
+                  line->get("a"), a, line->get("b"), b));
   draft.rule_out("a communication that failed: no timeout came before, the numbers are plausible");
   draft.fix("the same config, arguments and number of processes on every rank");
   out.push_back(draft.done());

@@ -27,12 +27,13 @@ void topology(const Case& of, Hypotheses& out) {
   Draft draft(of, "NCCL105", "nccl_env_topo", lines.empty() ? 0.6 : 0.93);
   draft.show(lines).show(env).blame(lines.empty() ? env : lines);
   for (const Record* record : env) draft.file(std::string(record->get("value")));
-  draft.message(fmt::format("NCCL cannot use the topology file{}",
-                            env.empty() ? " it was given"
-                                        : " " + std::string(env.front()->get("value"))));
+  draft.message(
+      fmt::format("NCCL cannot use the topology file{}",
+                  env.empty() ? " it was given" : " " + std::string(env.front()->get("value"))));
   draft.rule_out("a bug of NCCL: the internal error comes from the file");
-  draft.fix("unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, look into /etc/nccl.conf of the image; for "
-            "cloud images the file that belongs to this instance type");
+  draft.fix(
+      "unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, look into /etc/nccl.conf of the image; for "
+      "cloud images the file that belongs to this instance type");
   out.push_back(draft.done());
 }
 
@@ -54,8 +55,9 @@ void uneven(const Case& of, Hypotheses& out) {
   if (started.empty() || !complete.empty() || counts.size() < 2) return;
   Draft draft(of, "NCCL105", "nccl_env_topo", 0.8, Nearness::kStructure);
   draft.show(lines).show(of.all("nccl_version")).blame(lines);
-  draft.message("NCCL stops in init with different numbers of ranks on the nodes: a bug of some "
-                "versions");
+  draft.message(
+      "NCCL stops in init with different numbers of ranks on the nodes: a bug of some "
+      "versions");
   draft.rule_out("network: every rank got as far as the others");
   draft.fix("the same number of ranks on each node, or another NCCL version");
   out.push_back(draft.done());

@@ -75,8 +75,9 @@ void finish(const Case& of, Draft& draft, Hypotheses& out) {
   if (has_sidecar(of)) {
     draft.fix("take the job out of the mesh: sidecar.istio.io/inject: \"false\" on the pods");
   }
-  draft.fix("from one pod to the other: nc -vz ADDRESS PORT; NetworkPolicies, security groups, "
-            "firewalls between the nodes");
+  draft.fix(
+      "from one pod to the other: nc -vz ADDRESS PORT; NetworkPolicies, security groups, "
+      "firewalls between the nodes");
   draft.fix("training needs all TCP ports between the pods of a job, and DNS (53) out of them");
   draft.prevent("shanty check: connections between nodes");
   out.push_back(draft.done());
@@ -110,9 +111,9 @@ void by_errno(const Case& of, const Records& lines, Hypotheses& out) {
       if (!record->get(name).empty()) peers.insert(of.who_is(record->get(name)));
     }
   }
-  draft.message(fmt::format("connections of {} {}: the network between them is blocked",
-                            of.place(*lines.front()),
-                            peers.empty() ? "time out" : "to " + *peers.begin() + " get no answer"));
+  draft.message(fmt::format(
+      "connections of {} {}: the network between them is blocked", of.place(*lines.front()),
+      peers.empty() ? "time out" : "to " + *peers.begin() + " get no answer"));
   draft.rule_out("nobody listening: that would be refused, not time out");
   draft.rule_out("DNS: an address was tried");
   finish(of, draft, out);
@@ -134,10 +135,10 @@ void swallowed(const Case& of, Hypotheses& out) {
   } else {
     draft.blame(bootstrap);
   }
-  draft.message(stuck_nccl
-                    ? "NCCL stops after its bootstrap address: connections to its random ports do "
-                      "not come through"
-                    : "the store is connected and answers nothing: something between takes the bytes");
+  draft.message(
+      stuck_nccl ? "NCCL stops after its bootstrap address: connections to its random ports do "
+                   "not come through"
+                 : "the store is connected and answers nothing: something between takes the bytes");
   draft.rule_out("a wrong interface: the address is one of the pod's network");
   finish(of, draft, out);
 }

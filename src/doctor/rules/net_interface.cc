@@ -50,13 +50,14 @@ void bad_address(const Case& of, Hypotheses& out) {
   Draft draft(of, "NET101", "net_interface", 0.88, Nearness::kStructure);
   draft.show(bad).show(of.all({"nccl_connect", "nccl_error"})).blame(bad);
   draft.device(std::string(bad.front()->get("ifc")));
-  draft.message(fmt::format("NCCL uses interface {} on {}: {}",
-                            bad.front()->get("ifc").empty() ? bad.front()->get("peer")
-                                                            : bad.front()->get("ifc"),
-                            of.place(*bad.front()), why));
+  draft.message(fmt::format(
+      "NCCL uses interface {} on {}: {}",
+      bad.front()->get("ifc").empty() ? bad.front()->get("peer") : bad.front()->get("ifc"),
+      of.place(*bad.front()), why));
   draft.rule_out("a blocked network: the advertised address itself is wrong");
-  draft.fix("NCCL_SOCKET_IFNAME=eth0 (the pod's or the node's network), or ^docker,lo,veth to leave "
-            "those out; GLOO_SOCKET_IFNAME likewise");
+  draft.fix(
+      "NCCL_SOCKET_IFNAME=eth0 (the pod's or the node's network), or ^docker,lo,veth to leave "
+      "those out; GLOO_SOCKET_IFNAME likewise");
   draft.prevent("shanty run chooses the interface that reaches the others");
   out.push_back(draft.done());
 }
@@ -67,7 +68,8 @@ void none(const Case& of, Hypotheses& out) {
   Draft draft(of, "NET101", "net_interface", 0.95);
   // Who names an interface and then does not use it.
   std::set<std::pair<std::string, int64_t>> using_it;
-  for (const Record* record : of.all("nccl_bootstrap")) using_it.insert({record->node, record->pid});
+  for (const Record* record : of.all("nccl_bootstrap"))
+    using_it.insert({record->node, record->pid});
   Records without;
   for (const Record* record : of.all("nccl_ifname")) {
     if (!using_it.contains({record->node, record->pid})) without.push_back(record);
@@ -80,8 +82,9 @@ void none(const Case& of, Hypotheses& out) {
                             of.place(without.empty() ? *lines.front() : *without.front())));
   if (named) draft.device(std::string(named->get("value")));
   draft.rule_out("memory corruption: the nonsense address family is an address that was never set");
-  draft.fix("ip -br a on that node; NCCL_SOCKET_IFNAME by a prefix that all nodes share, or per node "
-            "in /etc/nccl.conf");
+  draft.fix(
+      "ip -br a on that node; NCCL_SOCKET_IFNAME by a prefix that all nodes share, or per node "
+      "in /etc/nccl.conf");
   out.push_back(draft.done());
 }
 
@@ -100,7 +103,8 @@ void gloo_loopback(const Case& of, Hypotheses& out) {
   draft.message("gloo of " + of.place(*lines.front()) +
                 " uses a loopback address: the host's own name resolves to 127.x");
   draft.rule_out("a blocked network: no other host can be reached at 127.x");
-  draft.fix("GLOO_SOCKET_IFNAME=eth0, or mend /etc/hosts so that the hostname has its real address");
+  draft.fix(
+      "GLOO_SOCKET_IFNAME=eth0, or mend /etc/hosts so that the hostname has its real address");
   out.push_back(draft.done());
 }
 
@@ -118,7 +122,8 @@ void same_host(const Case& of, Hypotheses& out) {
   draft.show(lines).blame(lines);
   draft.message("NCCL takes several nodes for one host: they have the same host name or host id");
   draft.rule_out("P2P of the cards: the ranks sit in different machines");
-  draft.fix("a distinct NCCL_HOSTID per node, or distinct hostnames and /proc/sys/kernel/random/boot_id");
+  draft.fix(
+      "a distinct NCCL_HOSTID per node, or distinct hostnames and /proc/sys/kernel/random/boot_id");
   out.push_back(draft.done());
 }
 

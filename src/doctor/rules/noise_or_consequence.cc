@@ -13,8 +13,9 @@ void one_exabyte(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "NCCL190", "noise_or_consequence", 0.85);
   draft.severity(Severity::kWarning).show(of.all("timeout")).show(lines);
-  draft.message("the allocation of more than 1 EB is no lack of memory: a size came out of a "
-                "collective that was aborted");
+  draft.message(
+      "the allocation of more than 1 EB is no lack of memory: a size came out of a "
+      "collective that was aborted");
   draft.rule_out("GPU memory: no card could ever hold that");
   draft.fix("look for what ended the collective before it");
   out.push_back(draft.done());
@@ -33,11 +34,12 @@ void barrier_device(const Case& of, Hypotheses& out) {
   Draft draft(of, "NCCL190", "noise_or_consequence", wrong.empty() ? 0.4 : 0.6);
   draft.severity(wrong.empty() ? Severity::kNote : Severity::kWarning);
   draft.show(wrong).show(lines).blame(wrong);
-  draft.message(wrong.empty() ? "\"devices used by this process are currently unknown\" is no error: "
-                                "only device_id= is missing"
-                              : of.place(*wrong.front()) + " takes GPU " +
-                                    std::string(wrong.front()->get("gpu")) +
-                                    " for its barrier, which is not its own");
+  draft.message(wrong.empty()
+                    ? "\"devices used by this process are currently unknown\" is no error: "
+                      "only device_id= is missing"
+                    : of.place(*wrong.front()) + " takes GPU " +
+                          std::string(wrong.front()->get("gpu")) +
+                          " for its barrier, which is not its own");
   draft.fix("init_process_group(device_id=torch.device('cuda', LOCAL_RANK))");
   out.push_back(draft.done());
 }

@@ -18,13 +18,15 @@ void numerics_rule(const Case& of, Hypotheses& out) {
   draft.show(minimum).show(nan).show(overflows);
   // The first rank with a value that is not finite, if ranks differ.
   if (!nan.empty() && nan.front()->rank >= 0) draft.blame(nan.front());
-  draft.message(!minimum.empty() || nan.empty()
-                    ? "every step overflows until the loss scale is at its end: the values leave the "
-                      "range of fp16"
-                    : "the loss is not a number from " + of.place(*nan.front()) + " on");
+  draft.message(
+      !minimum.empty() || nan.empty()
+          ? "every step overflows until the loss scale is at its end: the values leave the "
+            "range of fp16"
+          : "the loss is not a number from " + of.place(*nan.front()) + " on");
   draft.rule_out("DeepSpeed or the scaler: they only report what the model computes");
-  draft.fix("bf16 instead of fp16 for a model that was trained in bf16; lower the learning rate or "
-            "clip gradients");
+  draft.fix(
+      "bf16 instead of fp16 for a model that was trained in bf16; lower the learning rate or "
+      "clip gradients");
   draft.fix("torch.autograd.detect_anomaly() on the first bad step; look at that batch");
   out.push_back(draft.done());
 }

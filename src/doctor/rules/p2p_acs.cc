@@ -54,8 +54,8 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
   const bool wc = of.has("nccl_wc_error") || of.has("nccl_port_event") || of.has("nccl_modify_qp");
   const bool one_node = !of.several_nodes() && !uses_network(of);
   // Without a watchdog's line: the channels were made, and then nothing more.
-  const bool silent_hang = views.empty() && !channels.empty() && one_node && !of.trained() &&
-                           !of.failed();
+  const bool silent_hang =
+      views.empty() && !channels.empty() && one_node && !of.trained() && !of.failed();
   if (wc || switched_off(of)) return;
   if (!counts && !(first_hangs && (one_node || !channels.empty())) && !silent_hang) return;
   if (of.has("xid") || of.has("gpu_ecc")) return;
@@ -70,14 +70,17 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
   }
   if (nodes.empty() && counts) draft.blame(counts);
   if (nodes.empty() && of.nodes().size() == 1) draft.node(*of.nodes().begin());
-  draft.message("the first collective between GPUs of one node never ends: peer-to-peer access is "
-                "broken (ACS or IOMMU, driver, or cards without it)");
-  if (counts) draft.rule_out("different models: the count was never written, the timeout came first");
+  draft.message(
+      "the first collective between GPUs of one node never ends: peer-to-peer access is "
+      "broken (ACS or IOMMU, driver, or cards without it)");
+  if (counts)
+    draft.rule_out("different models: the count was never written, the timeout came first");
   draft.rule_out("desync: all ranks wait in the same first collective");
   draft.rule_out("network: the ranks sit in one machine");
   draft.fix("decide with NCCL_P2P_DISABLE=1: if the job then runs, it is P2P");
-  draft.fix("lspci -vvv | grep ACSCtl (SrcValid+ is bad), iommu=pt or off, BIOS; a driver without "
-            "the fault; on GeForce leave P2P off");
+  draft.fix(
+      "lspci -vvv | grep ACSCtl (SrcValid+ is bad), iommu=pt or off, BIOS; a driver without "
+      "the fault; on GeForce leave P2P off");
   out.push_back(draft.done());
 }
 

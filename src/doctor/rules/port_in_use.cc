@@ -21,24 +21,25 @@ void port_in_use_rule(const Case& of, Hypotheses& out) {
       if (port.empty()) port = record->get("port");
     }
     const Record* wanted = of.first("env_line");
-    draft.message(fmt::format("port {} of {} is taken already", port.empty() ? "to listen on" : port,
-                              of.place(*lines.front())));
+    draft.message(fmt::format("port {} of {} is taken already",
+                              port.empty() ? "to listen on" : port, of.place(*lines.front())));
     if (wanted && !wanted->get("port").empty() && !port.empty() && wanted->get("port") != port) {
-      draft.show(wanted).rule_out(
-          fmt::format("MASTER_PORT: it is {}, so a library opens {} of its own", wanted->get("port"),
-                      port));
+      draft.show(wanted).rule_out(fmt::format(
+          "MASTER_PORT: it is {}, so a library opens {} of its own", wanted->get("port"), port));
     }
     draft.rule_out("nobody hosting the store: here somebody does, on the same port");
     draft.fix(fmt::format("see who listens: ss -ltnp | grep {}", port.empty() ? "PORT" : port));
-    draft.fix("another MASTER_PORT for each job of a node (23456 and up), or --rdzv-endpoint=host:0 "
-              "on one node");
+    draft.fix(
+        "another MASTER_PORT for each job of a node (23456 and up), or --rdzv-endpoint=host:0 "
+        "on one node");
     out.push_back(draft.done());
   }
   if (!ports.empty()) {
     Draft draft(of, "RDZV102", "port_in_use", 0.93);
     draft.show(ports).blame(ports);
-    draft.message("a pod waits because its host port is taken on the nodes: another pod with "
-                  "hostNetwork uses the same one");
+    draft.message(
+        "a pod waits because its host port is taken on the nodes: another pod with "
+        "hostNetwork uses the same one");
     draft.rule_out("no GPUs: the scheduler names the port");
     draft.fix("another port for this job; with hostNetwork only one such pod fits a node");
     out.push_back(draft.done());

@@ -12,7 +12,8 @@ constexpr int64_t kWarmUp = 5;  // collectives in which a cold compiler may be w
 
 void finish(const Case& of, Draft& draft, Hypotheses& out) {
   draft.rule_out("network: the late rank had not called the collective");
-  draft.fix("a longer timeout for that phase: init_process_group(timeout=...), or a monitored barrier");
+  draft.fix(
+      "a longer timeout for that phase: init_process_group(timeout=...), or a monitored barrier");
   draft.fix("let the other ranks work too: sharded saves, distributed evaluation, a shared cache");
   (void)of;
   out.push_back(draft.done());
@@ -42,12 +43,13 @@ void late_in_timeout(const Case& of, const TimeoutView& view, Hypotheses& out) {
   draft.show(lines).show(view.lines);
   if (stack) draft.show(stack->where);
   for (const int rank : busy) draft.rank(rank);
-  draft.message(sure ? fmt::format("{} was busy ({}) while the others waited in {} number {} until "
-                                   "their timeout",
-                                   rank_list(busy), what.substr(0, 80), view.op, view.sequence)
-                     : fmt::format("{} had not come to the first collectives ({} number {}) when the "
-                                   "others gave up: it still compiles, loads or builds a cache",
-                                   rank_list(busy), view.op, view.sequence));
+  draft.message(
+      sure ? fmt::format("{} was busy ({}) while the others waited in {} number {} until "
+                         "their timeout",
+                         rank_list(busy), what.substr(0, 80), view.op, view.sequence)
+           : fmt::format("{} had not come to the first collectives ({} number {}) when the "
+                         "others gave up: it still compiles, loads or builds a cache",
+                         rank_list(busy), view.op, view.sequence));
   if (!sure) draft.fix("look at that rank: top, py-spy dump; is its compile cache empty?");
   finish(of, draft, out);
 }
@@ -128,9 +130,10 @@ void init_without_end(const Case& of, Hypotheses& out) {
   Draft draft(of, "HANG102", "rank_busy", 0.6, Nearness::kStructure);
   draft.show(lines);
   for (const int rank : missing) draft.rank(rank);
-  draft.message(rank_list(missing) +
-                " has no \"Init COMPLETE\": the first collective waits for it, and no timeout counts "
-                "there");
+  draft.message(
+      rank_list(missing) +
+      " has no \"Init COMPLETE\": the first collective waits for it, and no timeout counts "
+      "there");
   draft.fix("py-spy dump of that rank; device_id= in init_process_group makes init eager");
   finish(of, draft, out);
 }

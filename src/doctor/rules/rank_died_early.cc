@@ -72,8 +72,9 @@ void left_early(const Case& of, Hypotheses& out) {
   const Record* first = zero.empty() ? terms.front() : zero.front();
   Draft draft(of, "RUN101", "rank_died_early", 0.85, Nearness::kStructure);
   draft.show(zero).show(terms).show(waits).blame(first);
-  draft.message(of.place(*first) +
-                " ended with success while the others went on: they wait for it until their timeout");
+  draft.message(
+      of.place(*first) +
+      " ended with success while the others went on: they wait for it until their timeout");
   draft.rule_out("network: the peer is not there any more");
   draft.fix("a signal handler must not exit with 0 before all ranks leave together");
   out.push_back(draft.done());
@@ -95,10 +96,9 @@ void named_by_victims(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "RUN101", "rank_died_early", 0.55, Nearness::kPeers);
   draft.show(lines);
-  const auto most =
-      std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
-        return a.second.size() < b.second.size();
-      });
+  const auto most = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
   std::string who = "a rank";
   if (most != votes.end()) {
     who = most->first;
@@ -112,12 +112,14 @@ void named_by_victims(const Case& of, Hypotheses& out) {
   for (const Record* record : of.all("propagated_error")) {
     draft.rank(static_cast<int>(record->number("a")));
   }
-  draft.message(fmt::format("{} closed its connections first: it died or left, and its own log does "
-                            "not say why",
-                            who));
+  draft.message(
+      fmt::format("{} closed its connections first: it died or left, and its own log does "
+                  "not say why",
+                  who));
   draft.rule_out("the ranks that print socket errors: they are its victims");
-  draft.fix("the end of that rank's own log; kubectl describe pod, kubectl logs --previous; dmesg of "
-            "its node");
+  draft.fix(
+      "the end of that rank's own log; kubectl describe pod, kubectl logs --previous; dmesg of "
+      "its node");
   out.push_back(draft.done());
 }
 

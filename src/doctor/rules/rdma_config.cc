@@ -17,8 +17,9 @@ void device(const Case& of, Hypotheses& out) {
   draft.message("the RDMA device of " + of.place(*open.front()) +
                 " is there but cannot be opened in the container: NCCL falls back to sockets");
   draft.rule_out("no InfiniBand on the node: the device was listed");
-  draft.fix("give the pod the RDMA resource (rdma/..., vpc.amazonaws.com/efa) and IPC_LOCK; "
-            "ls /dev/infiniband in it");
+  draft.fix(
+      "give the pod the RDMA resource (rdma/..., vpc.amazonaws.com/efa) and IPC_LOCK; "
+      "ls /dev/infiniband in it");
   draft.prevent("shanty check: RDMA in the pod");
   out.push_back(draft.done());
 }
@@ -63,18 +64,21 @@ void registration(const Case& of, Hypotheses& out) {
                   " cannot be registered for RDMA: the limit of locked memory" +
                   (buffers ? ", or NCCL_BUFFSIZE that is too large" : ""));
     draft.rule_out("RAM or GPU memory: registering fails at the limit of locked memory");
-    draft.fix("ulimit -l in the process must be unlimited: IPC_LOCK in the pod, LimitMEMLOCK of "
-              "containerd, limits.conf on bare metal");
+    draft.fix(
+        "ulimit -l in the process must be unlimited: IPC_LOCK in the pod, LimitMEMLOCK of "
+        "containerd, limits.conf on bare metal");
     out.push_back(draft.done());
   }
   if (!ofi.empty() || !efa.empty()) {
     Draft draft(of, "NCCL103", "rdma_config", 0.9);
     draft.show(ofi).show(efa).blame(ofi.empty() ? efa : ofi);
-    draft.message("libfabric cannot register memory: its version is too old for this NCCL, or the "
-                  "card's limit is reached");
+    draft.message(
+        "libfabric cannot register memory: its version is too old for this NCCL, or the "
+        "card's limit is reached");
     draft.rule_out("locked memory: the return code is another one");
-    draft.fix("a newer EFA installer and aws-ofi-nccl in the image; FI_EFA_SET_CUDA_SYNC_MEMOPS=0 "
-              "until then");
+    draft.fix(
+        "a newer EFA installer and aws-ofi-nccl in the image; FI_EFA_SET_CUDA_SYNC_MEMOPS=0 "
+        "until then");
     out.push_back(draft.done());
   }
 }
@@ -116,7 +120,8 @@ void lost_nic(const Case& of, Hypotheses& out) {
   Draft draft(of, "NCCL101", "rdma_config", 0.85);
   draft.show(lines).show(of.all("nccl_nic_mixed"));
   for (const Record* record : lines) {
-    if (record->number("n") < record->number("max")) draft.rank(static_cast<int>(record->number("a")));
+    if (record->number("n") < record->number("max"))
+      draft.rank(static_cast<int>(record->number("a")));
   }
   if (lines.empty() && by_count.size() > 1) draft.blame(by_count.begin()->second);
   draft.message("a node has fewer network devices than the others");
@@ -155,14 +160,16 @@ void gpu_direct(const Case& of, Hypotheses& out) {
   Draft draft(of, "NCCL104", "rdma_config", asymmetric ? 0.85 : 0.88, Nearness::kStructure);
   draft.show(asymmetric ? bad : without).show(off).show(with).blame(asymmetric ? bad : without);
   if (!off.empty() && !asymmetric) draft.blame(off);
-  draft.message(asymmetric ? "GPUDirect RDMA is not active on " + of.place(*bad.front()) +
-                                 ", while others have it"
-                           : "GPUDirect RDMA is disabled: data goes through host memory, a third of "
-                             "the bandwidth");
+  draft.message(asymmetric
+                    ? "GPUDirect RDMA is not active on " + of.place(*bad.front()) +
+                          ", while others have it"
+                    : "GPUDirect RDMA is disabled: data goes through host memory, a third of "
+                      "the bandwidth");
   draft.severity(Severity::kWarning);
   draft.rule_out("no RDMA: the channels use the card, only not directly from the GPU");
-  draft.fix("modprobe nvidia-peermem on that node (or DMA-BUF), then look for /GDRDMA in the channel "
-            "lines");
+  draft.fix(
+      "modprobe nvidia-peermem on that node (or DMA-BUF), then look for /GDRDMA in the channel "
+      "lines");
   out.push_back(draft.done());
 }
 
@@ -214,7 +221,8 @@ void gid(const Case& of, Hypotheses& out) {
   draft.show(lines).show(of.all("segfault")).blame(lines);
   draft.message("NCCL stops with a GID chosen by hand (" + std::string(lines.front()->get("name")) +
                 "): inside a pod the table of GIDs has other indices than on the host");
-  draft.fix("show_gids inside the pod; NCCL_IB_GID_INDEX= its RoCE v2 entry with the pod's address");
+  draft.fix(
+      "show_gids inside the pod; NCCL_IB_GID_INDEX= its RoCE v2 entry with the pod's address");
   out.push_back(draft.done());
 }
 

@@ -52,10 +52,12 @@ void nobody_hosts(const Case& of, Hypotheses& out) {
   if (!refusals(of).empty()) draft.rule_out("firewall: connections are refused, not dropped");
   draft.rule_out("a failure in NCCL: it was not reached");
   if (endpoints.size() > 1) draft.rule_out("one endpoint for all: the nodes name different ones");
-  draft.fix("the endpoint must be a name or address of node 0 itself, not of a ClusterIP Service; "
-            "else --rdzv-conf is_host=1 on node 0");
-  draft.fix("the same --nnodes and --rdzv-endpoint on every node; exactly one agent prints \"hosts "
-            "the TCP store\"");
+  draft.fix(
+      "the endpoint must be a name or address of node 0 itself, not of a ClusterIP Service; "
+      "else --rdzv-conf is_host=1 on node 0");
+  draft.fix(
+      "the same --nnodes and --rdzv-endpoint on every node; exactly one agent prints \"hosts "
+      "the TCP store\"");
   draft.prevent("shanty run needs no rendezvous store");
   out.push_back(draft.done());
 }
@@ -78,8 +80,9 @@ void refused(const Case& of, Hypotheses& out) {
                           : "connections of " + of.place(*lines.front()) +
                                 " are refused: nobody listens there any more, or not yet");
   draft.rule_out("firewall: refused means that the host answered");
-  draft.fix("restart all pods of the job together; kubectl logs --previous of the one that restarted "
-            "says why");
+  draft.fix(
+      "restart all pods of the job together; kubectl logs --previous of the one that restarted "
+      "says why");
   out.push_back(draft.done());
 }
 
@@ -88,11 +91,12 @@ void closed(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "RDZV101", "rendezvous_store", 0.7, Nearness::kStructure);
   draft.show(lines).blame(lines);
-  draft.message(of.has("stop_waiting")
-                    ? "the store on that port speaks another language: another torch version, or "
-                      "another program"
-                    : "the rendezvous was closed while nodes still wanted in: an agent had left, or "
-                      "the id is that of a finished job");
+  draft.message(
+      of.has("stop_waiting")
+          ? "the store on that port speaks another language: another torch version, or "
+            "another program"
+          : "the rendezvous was closed while nodes still wanted in: an agent had left, or "
+            "the id is that of a finished job");
   draft.fix("a fresh --rdzv-id for each start; the same torch on all nodes");
   draft.fix("find the agent that left first: its log ends before the others'");
   out.push_back(draft.done());
@@ -113,11 +117,13 @@ void out_of_step(const Case& of, Hypotheses& out) {
     }
   }
   if (!named) draft.blame(broken);
-  draft.message(fmt::format("only {} of {} clients came to the new store, while another still spoke "
-                            "to the old one: they did not restart together",
-                            joined->get("joined"), joined->get("expected")));
+  draft.message(
+      fmt::format("only {} of {} clients came to the new store, while another still spoke "
+                  "to the old one: they did not restart together",
+                  joined->get("joined"), joined->get("expected")));
   draft.rule_out("network: the old connection worked until its other end was replaced");
-  draft.fix("restart all ranks together (JobSet failure policy, Recreate); compare startTime of pods");
+  draft.fix(
+      "restart all ranks together (JobSet failure policy, Recreate); compare startTime of pods");
   out.push_back(draft.done());
 }
 
@@ -135,8 +141,9 @@ void several_masters(const Case& of, Hypotheses& out) {
   if (!port_zero && masters.size() < 2) return;
   Draft draft(of, "RDZV101", "rendezvous_store", 0.85, Nearness::kStructure);
   draft.show(lines).blame(lines);
-  draft.message(port_zero ? "MASTER_PORT is 0: every rank opens a store of its own and waits for ever"
-                          : fmt::format("the ranks name {} different masters", masters.size()));
+  draft.message(port_zero
+                    ? "MASTER_PORT is 0: every rank opens a store of its own and waits for ever"
+                    : fmt::format("the ranks name {} different masters", masters.size()));
   draft.fix("set MASTER_ADDR and MASTER_PORT only where they are not set: the launcher did it");
   out.push_back(draft.done());
 }

@@ -12,7 +12,7 @@ namespace shanty {
 namespace {
 
 constexpr size_t kFewSteps = 3;
-constexpr double kJump = 1.25;      // times the loss before
+constexpr double kJump = 1.25;       // times the loss before
 constexpr double kLearningRate = 2;  // times more or less than before
 
 struct Point {
@@ -42,8 +42,8 @@ std::vector<Point> course(const Case& of) {
   for (const Record* record : of.every("step")) {
     if (rank == -2) rank = record->rank;
     if (record->rank != rank) continue;
-    Point point{.line = record, .step = record->number("step"), .loss = std::nan(""),
-                .lr = std::nan("")};
+    Point point{
+        .line = record, .step = record->number("step"), .loss = std::nan(""), .lr = std::nan("")};
     point.loss = number_after(record->text, "loss");
     for (const auto key : {"learning_rate", "learning rate", "lr"}) {
       if (std::isnan(point.lr)) point.lr = number_after(record->text, key);
@@ -58,13 +58,13 @@ std::optional<size_t> resume_point(const Case& of, const std::vector<Point>& poi
   for (size_t i = kFewSteps; i + 1 < points.size(); ++i) {
     const Record& before = *points[i - 1].line;
     const Record& now = *points[i].line;
-    bool resumed = now.generation != before.generation ||
-                   (now.file != before.file && now.rank == before.rank);
+    bool resumed =
+        now.generation != before.generation || (now.file != before.file && now.rank == before.rank);
     for (const Record* record : of.every("resumed")) {
       const bool after = record->file == before.file ? record->line > before.line
                                                      : record->unix_ns >= before.unix_ns;
-      const bool until = record->file == now.file ? record->line < now.line
-                                                  : record->unix_ns <= now.unix_ns;
+      const bool until =
+          record->file == now.file ? record->line < now.line : record->unix_ns <= now.unix_ns;
       resumed |= after && until && record->file == now.file;
     }
     if (resumed) return i;
@@ -79,7 +79,8 @@ void told(const Case& of, Hypotheses& out) {
   draft.severity(Severity::kWarning).show(lines).blame(lines);
   draft.message("a part of the state was not restored: " + lines.front()->text.substr(0, 140));
   draft.rule_out("a damaged checkpoint: that raises, this does not");
-  draft.fix("save and load model, optimizer, scheduler, RNG of every rank and the sampler's position");
+  draft.fix(
+      "save and load model, optimizer, scheduler, RNG of every rank and the sampler's position");
   draft.prevent("shanty.Checkpointer saves all of them");
   out.push_back(draft.done());
 }
@@ -101,23 +102,25 @@ void jumps(const Case& of, Hypotheses& out) {
   const bool lr = !std::isnan(now.lr) && !std::isnan(last.lr) && last.lr > 0 &&
                   (now.lr > last.lr * kLearningRate || now.lr * kLearningRate < last.lr);
   const bool back = now.step + 1 < last.step;
-  const bool ahead = now.step > last.step + std::max<int64_t>(1, last.step - points[i - 2].step) * 2;
+  const bool ahead =
+      now.step > last.step + std::max<int64_t>(1, last.step - points[i - 2].step) * 2;
   if (!loss && !lr && !ahead) return;
   Draft draft(of, "RES101", "resume_state", loss && lr ? 0.85 : 0.75, Nearness::kStructure);
   draft.severity(Severity::kWarning).show(last.line).show(now.line).blame(now.line);
   draft.show(of.every("resumed"));
-  draft.message(lr     ? fmt::format("the learning rate is {:g} after the resume, it was {:g}: the "
-                                     "scheduler was not restored",
-                                     now.lr, last.lr)
-                : loss ? fmt::format("the loss jumps from {:.3g} to {:.3g} at the resume: the "
-                                     "optimizer's state or the data order was not restored",
-                                     before, now.loss)
-                       : fmt::format("steps {} to {} were skipped at the resume", last.step,
-                                     now.step));
+  draft.message(
+      lr     ? fmt::format("the learning rate is {:g} after the resume, it was {:g}: the "
+                               "scheduler was not restored",
+                           now.lr, last.lr)
+      : loss ? fmt::format("the loss jumps from {:.3g} to {:.3g} at the resume: the "
+                           "optimizer's state or the data order was not restored",
+                           before, now.loss)
+             : fmt::format("steps {} to {} were skipped at the resume", last.step, now.step));
   if (back) draft.rule_out("steps done again: the loss is compared with that of the same phase");
   draft.rule_out("a damaged checkpoint: that raises, this does not");
-  draft.fix("does the checkpoint hold the optimizer, scheduler, RNG and sampler? load all of them "
-            "before the first step");
+  draft.fix(
+      "does the checkpoint hold the optimizer, scheduler, RNG and sampler? load all of them "
+      "before the first step");
   out.push_back(draft.done());
 }
 

@@ -31,8 +31,8 @@ Records bus_errors(const Case& of) {
 void add_pods_without_shm(const Case& of, Draft& draft) {
   for (const PodFact& pod : of.facts().pods) {
     if (pod.shm_mounted) continue;
-    draft.pod(pod.name).show({pod.where.file, pod.where.line,
-                              "no volume is mounted at /dev/shm: it has 64 MiB"});
+    draft.pod(pod.name).show(
+        {pod.where.file, pod.where.line, "no volume is mounted at /dev/shm: it has 64 MiB"});
   }
 }
 
@@ -52,10 +52,12 @@ void shm_rule(const Case& of, Hypotheses& out) {
     draft.message("a process of " + of.place(*bus.front()) +
                   " died of a bus error: /dev/shm is most likely too small");
     if (!of.has("mce")) draft.rule_out("memory hardware: no machine check in what is here");
-    draft.rule_out("a file that was cut while it was mapped: look if bus errors stay with more shm");
+    draft.rule_out(
+        "a file that was cut while it was mapped: look if bus errors stay with more shm");
   }
   add_pods_without_shm(of, draft);
-  draft.fix("give the pod a volume emptyDir {medium: Memory} at /dev/shm, or docker --shm-size=16g");
+  draft.fix(
+      "give the pod a volume emptyDir {medium: Memory} at /dev/shm, or docker --shm-size=16g");
   draft.fix("until then: fewer loader workers");
   draft.prevent("shanty lint SHM001");
   out.push_back(draft.done());

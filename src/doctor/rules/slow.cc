@@ -16,8 +16,8 @@ void clocks(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "PERF101", "slow", 0.88);
   draft.severity(Severity::kWarning).show(lines).blame(lines);
-  draft.message("a GPU of " + of.place(*lines.front()) + " is slowed down by its hardware: " +
-                std::string(lines.front()->get("what")));
+  draft.message("a GPU of " + of.place(*lines.front()) +
+                " is slowed down by its hardware: " + std::string(lines.front()->get("what")));
   draft.rule_out("a full GPU: waiting in NCCL shows 100 % everywhere; clocks and power tell");
   draft.fix("nvidia-smi -q -d CLOCK,POWER,PERFORMANCE; cooling and power of that node; drain it");
   out.push_back(draft.done());
@@ -43,9 +43,10 @@ void cpus(const Case& of, Hypotheses& out) {
   draft.severity(hot || unset ? Severity::kWarning : Severity::kNote);
   draft.show(threads).show(throttled).show(of.all({"threads", "cpu_max"})).show(advice);
   draft.blame(hot ? throttled : unset ? threads : advice);
-  draft.message(unset || hot ? "more threads than CPUs: each process starts a thread per core of the "
-                               "host, and the pod's limit throttles them"
-                             : "more loader workers than CPUs");
+  draft.message(unset || hot
+                    ? "more threads than CPUs: each process starts a thread per core of the "
+                      "host, and the pod's limit throttles them"
+                    : "more loader workers than CPUs");
   draft.rule_out("the data loader's code: the CPUs are contended");
   draft.fix("OMP_NUM_THREADS = CPUs of the pod / processes; 8 to 16 CPUs per GPU");
   out.push_back(draft.done());
@@ -72,7 +73,8 @@ void sockets(const Case& of, Hypotheses& out) {
   if (lines.empty() || of.has("nccl_open_device") || !of.several_nodes()) return;
   Draft draft(of, "PERF101", "slow", 0.45, Nearness::kStructure);
   draft.severity(Severity::kNote).show(lines).show(of.all("nccl_ib_none")).blame(lines);
-  draft.message("NCCL goes over TCP sockets between the nodes: slow if they have InfiniBand or RoCE");
+  draft.message(
+      "NCCL goes over TCP sockets between the nodes: slow if they have InfiniBand or RoCE");
   draft.fix("ls /sys/class/infiniband on a node; if there is a card, give the pod its resource");
   out.push_back(draft.done());
 }
@@ -93,9 +95,10 @@ void accumulation(const Case& of, Hypotheses& out) {
     if (count < at->second * steps->number("value")) continue;
     Draft draft(of, "PERF101", "slow", 0.7, Nearness::kStructure);
     draft.severity(Severity::kWarning).show(steps).show(of.all("nccl_op"));
-    draft.message(fmt::format("gradients are reduced {} times in {} optimizer steps with accumulation "
-                              "over {}: all but the last are wasted",
-                              count, at->second, steps->number("value")));
+    draft.message(
+        fmt::format("gradients are reduced {} times in {} optimizer steps with accumulation "
+                    "over {}: all but the last are wasted",
+                    count, at->second, steps->number("value")));
     draft.fix("model.no_sync() for all micro-batches but the last");
     out.push_back(draft.done());
     return;
@@ -113,12 +116,12 @@ void measured(const Case& of, Hypotheses& out) {
     if (!slow && fact.wrong == 0) continue;
     Draft draft(of, "PERF101", "slow", 0.6, Nearness::kStructure);
     draft.severity(Severity::kWarning).show(fact.where).file(fact.where.file);
-    draft.message(fact.wrong > 0
-                      ? fmt::format("{} got {} wrong values", fact.what, fact.wrong)
-                      : fmt::format("{} measured {:.2f} GB/s, elsewhere it was {:.2f}", fact.what,
-                                    fact.gigabytes_per_s, best));
-    draft.fix("below half of what the hardware gives is configuration, not algorithm: RDMA, MTU, "
-              "interface");
+    draft.message(fact.wrong > 0 ? fmt::format("{} got {} wrong values", fact.what, fact.wrong)
+                                 : fmt::format("{} measured {:.2f} GB/s, elsewhere it was {:.2f}",
+                                               fact.what, fact.gigabytes_per_s, best));
+    draft.fix(
+        "below half of what the hardware gives is configuration, not algorithm: RDMA, MTU, "
+        "interface");
     out.push_back(draft.done());
   }
 }

@@ -1,0 +1,86 @@
+#include "doctor/diagnose.h"
+
+#include <map>
+#include <utility>
+
+#include "causes/report.h"
+#include "doctor/case.h"
+#include "doctor/readers/readers.h"
+#include "doctor/rule.h"
+#include "doctor/weigh.h"
+
+namespace shanty {
+namespace {
+
+void read_input(const Input& input, ClusterFacts& facts, std::vector<std::string>& notes) {
+  using Reader = void (*)(std::string_view, const std::string&, ClusterFacts&);
+  Reader reader = nullptr;
+  switch (input.kind) {
+    case InputKind::kKubernetesYaml:
+      reader = read_kubernetes;
+      break;
+    case InputKind::kDescribe:
+      reader = read_describe;
+      break;
+    case InputKind::kNvidiaSmi:
+      reader = read_nvidia_smi;
+      break;
+    case InputKind::kTopologyMatrix:
+      reader = read_topology_matrix;
+      break;
+    case InputKind::kNcclTopology:
+      reader = read_nccl_topology;
+      break;
+    case InputKind::kNcclTests:
+      reader = read_nccl_tests;
+      break;
+    case InputKind::kIperf:
+      reader = read_iperf;
+      break;
+    case InputKind::kPySpy:
+      reader = read_py_spy;
+      break;
+    case InputKind::kLog:
+    case InputKind::kKernelLog:
+    case InputKind::kEventTable:
+    case InputKind::kFlightRecorder:
+    case InputKind::kRunDirectory:
+      return;
+  }
+  const auto text = input.read(kMaxFactsText);
+  if (text) {
+    reader(*text, input.name, facts);
+  } else {
+    notes.push_back(input.name + ": " + text.error().message);
+  }
+}
+
+// A stack names a process; the logs know its rank.
+void name_ranks(const LogBook& book, ClusterFacts& facts) {
+  std::map<int64_t, int> ranks;
+  for (const Record& record : book.records) {
+    if (record.pid > 0 && record.rank >= 0) ranks.emplace(record.pid, record.rank);
+  }
+  for (StackFact& stack : facts.stacks) {
+    const auto at = ranks.find(stack.pid);
+    if (stack.rank < 0 && at != ranks.end()) stack.rank = at->second;
+  }
+}
+
+}  // namespace
+
+Diagnosis diagnose(const CaseFiles& files, const DiagnoseOptions& options) {
+  (void)options;
+  Diagnosis out;
+  ClusterFacts facts;
+  for (const Input& input : files.inputs) read_input(input, facts, out.notes);
+  name_ranks(files.logs, facts);
+  const Case of(files.logs, facts);
+  Hypotheses hypotheses;
+  for (size_t i = 0; i < kRuleCount; ++i) kRules[i](of, hypotheses);
+  out.findings = weigh(std::move(hypotheses));
+  for (Finding& finding : out.findings) complete(finding);
+  return out;
+}
+
+}  // namespace shanty
