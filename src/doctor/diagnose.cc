@@ -1,6 +1,7 @@
 #include "doctor/diagnose.h"
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "causes/report.h"
@@ -67,6 +68,21 @@ void name_ranks(const LogBook& book, ClusterFacts& facts) {
   }
 }
 
+std::vector<std::string> names_of(const LogBook& book, const ClusterFacts& facts) {
+  std::set<std::string> names;
+  for (const Record& record : book.records) {
+    names.insert(record.node);
+    names.insert(record.pod);
+  }
+  for (const PodFact& pod : facts.pods) {
+    names.insert(pod.name);
+    names.insert(pod.node);
+  }
+  for (const NodeFact& node : facts.nodes) names.insert(node.name);
+  names.erase("");
+  return {names.begin(), names.end()};
+}
+
 }  // namespace
 
 Diagnosis diagnose(const CaseFiles& files, const DiagnoseOptions& options) {
@@ -80,6 +96,7 @@ Diagnosis diagnose(const CaseFiles& files, const DiagnoseOptions& options) {
   for (size_t i = 0; i < kRuleCount; ++i) kRules[i](of, hypotheses);
   out.findings = weigh(std::move(hypotheses));
   for (Finding& finding : out.findings) complete(finding);
+  out.names = names_of(files.logs, facts);
   return out;
 }
 

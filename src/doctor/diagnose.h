@@ -25,6 +25,7 @@ struct DiagnoseOptions {
 struct Diagnosis {
   std::vector<Finding> findings;   // the most likely first
   std::vector<std::string> notes;  // what could not be read
+  std::vector<std::string> names;  // of nodes and pods that occur: what --redact replaces
 };
 
 // Reads files, directory trees, archives, "-" for stdin. A path that is not there is an error; a
