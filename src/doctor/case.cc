@@ -1,6 +1,7 @@
 #include "doctor/case.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -83,10 +84,8 @@ Records Case::all(std::initializer_list<std::string_view> events) const {
     const auto at = by_event_.find(event);
     if (at != by_event_.end()) out.insert(out.end(), at->second.begin(), at->second.end());
   }
-  if (events.size() > 1) {
-    std::stable_sort(out.begin(), out.end(),
-                     [](const Record* a, const Record* b) { return a->unix_ns < b->unix_ns; });
-  }
+  // The book is in order, and these point into it.
+  if (events.size() > 1) std::sort(out.begin(), out.end(), std::less<>());
   return out;
 }
 
@@ -124,6 +123,17 @@ std::vector<int> Case::ranks_on(const std::string& node) const {
   const auto at = ranks_of_node_.find(node);
   if (at == ranks_of_node_.end()) return {};
   return {at->second.begin(), at->second.end()};
+}
+
+Records Case::unresolved() const {
+  Records out;
+  for (const Record* record : all("gai")) {
+    if (record->get("family") == "IPv4") out.push_back(record);
+  }
+  for (const Record* record : all("name_unknown")) {
+    if (record->text.find("network addresses of") == std::string::npos) out.push_back(record);
+  }
+  return out;
 }
 
 const Record* Case::last_of(int rank, std::initializer_list<std::string_view> events) const {

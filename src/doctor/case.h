@@ -64,6 +64,8 @@ class Case {
   std::string who_is(std::string_view address) const;
   // Global ranks on a node.
   std::vector<int> ranks_on(const std::string& node) const;
+  // Lines that say that a name has no address. What only speaks of IPv6 is noise.
+  Records unresolved() const;
   // The last thing that a rank said, of these events.
   const Record* last_of(int rank, std::initializer_list<std::string_view> events) const;
 

@@ -183,7 +183,7 @@ NamePrefix read_file_name(std::string_view name) {
          R"((?:^|[/_.: -])(?:rank|RANK)[-_=]?(?P<rank>\d+)(?:[^\d]|$))",
          R"((?:^|/)(?P<local>\d+)/std(?:out|err)(?:\.log|\.txt)?(?:$|\.))",
          R"((?:^|/)(?P<rank>\d{1,5})\.(?:log|out|err|txt)(?:$|\.))",
-         R"((?:^|/)(?P<pod>(?:[a-z0-9][\w-]*-)?(?:master|worker|launcher|trainer|head)-\d+(?:-\d+)*(?:-[a-z0-9]{5})?)(?:[/._]|$))",
+         R"((?:^|/|dmesg-|describe-|logs?-)(?P<pod>(?:[a-z0-9][\w-]*?-)?(?:master|worker|launcher|trainer|head)-\d+(?:-\d+)*(?:-[a-z0-9]{5})?)(?:[/._]|$))",
          R"((?:^|[/_ ])(?P<node>(?:node|host|gpu|dgx|worker|ip|agent|nid)[-_]?(?:[a-z0-9-]*\d))(?:[/._]|$))"}) {
       made.emplace_back(text);
     }

@@ -26,10 +26,10 @@ namespace {
 struct Row {
   const EventRow* row = nullptr;
   std::optional<Pattern> pattern;
-  size_t hits_in_block = 0;
 };
 
-// The table of events as the scanner needs it: each needle once, with its rows.
+// The table of events as scanners need it: each needle once, with its rows. Made once, never freed:
+// records point to the names of groups.
 struct Events {
   std::vector<Row> rows;
   std::vector<std::string_view> needles;
@@ -44,12 +44,17 @@ struct Events {
         rows_of_needle.emplace_back();
       }
       rows_of_needle[at->second].push_back(static_cast<uint32_t>(rows.size()));
-      Row compiled{.row = &row, .pattern = std::nullopt, .hits_in_block = 0};
+      Row compiled{.row = &row, .pattern = std::nullopt};
       if (!row.pattern.empty()) compiled.pattern.emplace(row.pattern);
       rows.push_back(std::move(compiled));
     }
   }
 };
+
+const Events& events() {
+  static const auto* made = new Events;
+  return *made;
+}
 
 // What is kept of one event of one origin.
 struct Bucket {
@@ -72,7 +77,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 class LogScanner::Impl {
  public:
-  Impl() : finder_(events_.needles) {}
+  Impl() : finder_(events().needles), hits_in_block_(events().rows.size()) {}
 
   void scan(ByteSource& source, const ScanOptions& options) {
     options_ = &options;
@@ -118,7 +123,7 @@ class LogScanner::Impl {
     counted_ = 0;
     line_begin_ = line_end_ = 0;
     hit_needles_.clear();
-    for (Row& row : events_.rows) row.hits_in_block = 0;
+    std::fill(hits_in_block_.begin(), hits_in_block_.end(), 0);
     finder_.scan(
         block.bytes,
         [](void* self, uint32_t needle, size_t end) {
@@ -154,7 +159,7 @@ class LogScanner::Impl {
     for (const auto& [needle, end] : hit_needles_) {
       first_hit = std::min(first_hit, end - events_.needles[needle].size());
       for (const uint32_t row : events_.rows_of_needle[needle]) {
-        if (wants(events_.rows[row], end)) wanted_.push_back(row);
+        if (wants(row, end)) wanted_.push_back(row);
       }
     }
     hit_needles_.clear();
@@ -163,10 +168,10 @@ class LogScanner::Impl {
     read_line(first_hit);
   }
 
-  bool wants(Row& row, size_t end) {
-    ++row.hits_in_block;
-    if (row.row->keep == Keep::kSeries) return row.hits_in_block <= kMaxSeriesPerBlock;
-    if (row.row->keep == Keep::kFirst) return true;
+  bool wants(uint32_t index, size_t end) {
+    const Keep keep = events_.rows[index].row->keep;
+    if (keep == Keep::kSeries) return ++hits_in_block_[index] <= kMaxSeriesPerBlock;
+    if (keep == Keep::kFirst) return true;
     const std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
     const size_t speaker = line.substr(0, 200).find(" NCCL ");
     const std::hash<std::string_view> hash;
@@ -267,8 +272,9 @@ class LogScanner::Impl {
     waiting_ = 0;
   }
 
-  Events events_;
+  const Events& events_ = events();
   Finder finder_;
+  std::vector<size_t> hits_in_block_;  // by row
   LogBook book_;
   const ScanOptions* options_ = nullptr;
   uint32_t file_ = 0;

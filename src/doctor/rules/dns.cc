@@ -1,4 +1,3 @@
-#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -10,34 +9,12 @@ namespace {
 
 constexpr size_t kPersistent = 3;
 
-// Lines that say that a name has no address: for IPv4, or for both families again and again. IPv6
-// alone is noise.
-Records unresolved(const Case& of, std::set<std::string>& hosts) {
-  struct Seen {
-    Records v4;
-    Records v6;
-  };
-  std::map<std::string, Seen> by_host;
-  for (const Record* record : of.all("gai")) {
-    Seen& seen = by_host[std::string(record->get("host"))];
-    (record->get("family") == "IPv4" ? seen.v4 : seen.v6).push_back(record);
-  }
-  Records out;
-  for (const auto& [host, seen] : by_host) {
-    if (seen.v4.empty()) continue;
-    hosts.insert(host);
-    out.insert(out.end(), seen.v4.begin(), seen.v4.end());
-  }
-  return out;
-}
-
 }  // namespace
 
 void dns_rule(const Case& of, Hypotheses& out) {
+  const Records lines = of.unresolved();
   std::set<std::string> hosts;
-  Records lines = unresolved(of, hosts);
-  for (const Record* record : of.all("name_unknown")) {
-    lines.push_back(record);
+  for (const Record* record : lines) {
     if (!record->get("host").empty()) hosts.insert(std::string(record->get("host")));
   }
   if (lines.empty()) return;

@@ -23,13 +23,6 @@ Records timed_out(const Case& of) {
   return out;
 }
 
-bool name_failed(const Case& of) {
-  for (const Record* record : of.all("gai")) {
-    if (record->get("family") == "IPv4") return true;
-  }
-  return of.has("name_unknown");
-}
-
 bool refused(const Case& of) {
   for (const Record* record : of.all({"connect_failed", "nccl_connect"})) {
     if (record->number("errno") == 111 || record->get("error").starts_with("Connection refused")) {
@@ -86,7 +79,7 @@ void finish(const Case& of, Draft& draft, Hypotheses& out) {
 // The master waits for clients that time out on their way to it.
 void one_sided(const Case& of, Hypotheses& out) {
   const Records clients = of.all("client_timeout");
-  if (clients.empty() || !somebody_hosts(of) || refused(of) || name_failed(of)) return;
+  if (clients.empty() || !somebody_hosts(of) || refused(of) || !of.unresolved().empty()) return;
   std::set<int> sides;
   Draft draft(of, "NET102", "net_blocked", 0.82, Nearness::kStructure);
   draft.show(of.all("clients_joined")).show(clients).blame(clients);

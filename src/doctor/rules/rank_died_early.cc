@@ -52,7 +52,7 @@ void raised(const Case& of, Hypotheses& out) {
                        first->get("type") == "ImportError";
   const bool python = first->event == "exception" || imports;
   const double confidence = of.has("traceback") || !python ? 0.72 : 0.5;
-  Draft draft(of, "RUN102", "rank_died_early", confidence);
+  Draft draft(of, "RUN102", "rank_died_early", confidence, Nearness::kStructure);
   draft.show(first).show(of.all({"worker_failed", "summary_rank"})).blame(first);
   draft.message(fmt::format("{} raised first: {}", of.place(*first), first->text.substr(0, 160)));
   if (!others.empty()) draft.show(others);

@@ -8,13 +8,6 @@
 namespace shanty {
 namespace {
 
-bool name_failed(const Case& of) {
-  for (const Record* record : of.all("gai")) {
-    if (record->get("family") == "IPv4") return true;
-  }
-  return of.has("name_unknown");
-}
-
 Records refusals(const Case& of) {
   Records out;
   for (const Record* record : of.all({"connect_failed", "nccl_connect", "store_retry"})) {
@@ -36,7 +29,7 @@ bool blocked(const Case& of) {
 // Everyone is a client and times out; nobody says that he hosts.
 void nobody_hosts(const Case& of, Hypotheses& out) {
   Records clients = of.all("client_timeout");
-  if (clients.empty() || name_failed(of) || blocked(of)) return;
+  if (clients.empty() || !of.unresolved().empty() || blocked(of)) return;
   if (of.has("hosts_store") || of.has("clients_joined") || of.has("bind_failed")) return;
   if (of.has("istio")) return;
   Draft draft(of, "RDZV101", "rendezvous_store", 0.85, Nearness::kStructure);
@@ -64,7 +57,7 @@ void nobody_hosts(const Case& of, Hypotheses& out) {
 
 void refused(const Case& of, Hypotheses& out) {
   const Records lines = refusals(of);
-  if (lines.empty() || of.has("client_timeout") || name_failed(of)) return;
+  if (lines.empty() || of.has("client_timeout") || !of.unresolved().empty()) return;
   bool restarted = false;
   Draft draft(of, "RDZV101", "rendezvous_store", 0.75, Nearness::kStructure);
   draft.show(lines);
