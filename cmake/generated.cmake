@@ -72,6 +72,14 @@ shanty_table(rule_table lint/rules
   AFTER "  };\n  return kAll;\n}")
 set(SHANTY_GENERATED_lint ${CMAKE_BINARY_DIR}/generated/rule_table.cc)
 
+shanty_table(doctor_rules doctor/rules
+  HEADER doctor/rule.h
+  DECLARATION "void <file>_rule(const Case&, Hypotheses&);"
+  ENTRY "<file>_rule,"
+  BEFORE "const Rule kRules[] = {"
+  AFTER "};\nconst size_t kRuleCount = sizeof kRules / sizeof kRules[0];")
+set(SHANTY_GENERATED_doctor ${CMAKE_BINARY_DIR}/generated/doctor_rules.cc)
+
 file(GLOB_RECURSE python_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/shanty/*.py
      ${CMAKE_SOURCE_DIR}/python/shanty_boot/*.py)
 add_custom_command(
@@ -92,25 +100,3 @@ add_custom_command(
   DEPENDS ${page_files} ${CMAKE_SOURCE_DIR}/cmake/embed_pages.cmake
   COMMENT "Embedding the pages of the causes")
 set(SHANTY_GENERATED_causes ${CMAKE_BINARY_DIR}/generated/cause_pages.cc)
-
-file(GLOB rule_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/doctor/rules/*.cc)
-set(declarations "")
-set(entries "")
-foreach(file IN LISTS rule_files)
-  get_filename_component(name ${file} NAME_WE)
-  string(APPEND declarations "void ${name}_rule(const Case&, Hypotheses&);\n")
-  string(APPEND entries "    ${name}_rule,\n")
-endforeach()
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/doctor_rules.cc CONTENT
-"#include \"doctor/rule.h\"
-
-namespace shanty {
-
-${declarations}
-const Rule kRules[] = {
-${entries}};
-const size_t kRuleCount = sizeof kRules / sizeof kRules[0];
-
-}  // namespace shanty
-" @ONLY)
-set(SHANTY_GENERATED_doctor ${CMAKE_BINARY_DIR}/generated/doctor_rules.cc)
