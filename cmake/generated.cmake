@@ -17,7 +17,10 @@ endfunction()
 # Writes generated/NAME.cc: a declaration for each file of src/DIRECTORY, then BEFORE, an entry for
 # each, AFTER. In both, <Symbol> is FooBar and <file> foo_bar for foo_bar.cc.
 function(shanty_table name directory)
-  cmake_parse_arguments(PARSE_ARGV 2 at "" "HEADER;DECLARATION;ENTRY;BEFORE;AFTER" "")
+  cmake_parse_arguments(PARSE_ARGV 2 at "" "HEADER;NAMESPACE;DECLARATION;ENTRY;BEFORE;AFTER" "")
+  if(NOT at_NAMESPACE)
+    set(at_NAMESPACE shanty)
+  endif()
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${directory}/*.cc)
   list(FILTER files EXCLUDE REGEX "_test\\.cc$")
   set(declarations "")
@@ -38,13 +41,13 @@ function(shanty_table name directory)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${name}.cc CONTENT
 "#include \"${at_HEADER}\"
 
-namespace shanty {
+namespace ${at_NAMESPACE} {
 
 ${declarations}
 ${at_BEFORE}
 ${entries}${at_AFTER}
 
-}  // namespace shanty
+}  // namespace ${at_NAMESPACE}
 " @ONLY)
 endfunction()
 
@@ -66,6 +69,7 @@ set(SHANTY_GENERATED_render ${CMAKE_BINARY_DIR}/generated/target_table.cc)
 
 shanty_table(rule_table lint/rules
   HEADER lint/rule.h
+  NAMESPACE shanty::lint
   DECLARATION "extern const std::span<const Rule> k<Symbol>Rules;"
   ENTRY "k<Symbol>Rules,"
   BEFORE "std::span<const std::span<const Rule>> all_rules() {\n  static const std::span<const Rule> kAll[] = {"

@@ -24,8 +24,8 @@ std::string inside_a_job(std::string_view bytes) {
   return text;
 }
 
-void check_findings(const shanty::Source& source) {
-  for (const shanty::Finding& finding : shanty::lint({&source, 1})) {
+void check_findings(const shanty::lint::Source& source) {
+  for (const shanty::Finding& finding : shanty::lint::lint({&source, 1})) {
     CHECK(!finding.code.empty() && !finding.message.empty());
     CHECK(finding.line >= 0 && finding.column >= 0);
     for (const shanty::Edit& edit : finding.edits) {
@@ -40,9 +40,9 @@ void check_findings(const shanty::Source& source) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (const std::string& text : {std::string(bytes), inside_a_job(bytes)}) {
-    std::vector<shanty::Source> sources = {{"a.yaml", text, shanty::SourceKind::kManifest}};
+    std::vector<shanty::lint::Source> sources = {{"a.yaml", text, shanty::lint::SourceKind::kManifest}};
     check_findings(sources[0]);
-    (void)shanty::fix_sources(sources);
+    (void)shanty::lint::fix_sources(sources);
     check_findings(sources[0]);
   }
   return 0;

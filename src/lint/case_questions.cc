@@ -6,7 +6,7 @@
 #include "lint/case_questions.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool takes_part(const PodGroup& group) {
@@ -201,4 +201,4 @@ Finding& add_at(Report& report, std::string_view code, const Written& at, std::s
   return report.add(code, at.node, std::move(message));
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

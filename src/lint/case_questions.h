@@ -6,7 +6,7 @@
 
 #include "lint/rule.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // What several areas of rules ask.
 
@@ -51,4 +51,4 @@ std::optional<MasterAddress> master_address(const Case& at, Report& report);
 // Adds a finding at an option's word or value.
 Finding& add_at(Report& report, std::string_view code, const Written& at, std::string message);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -5,7 +5,7 @@
 
 #include "lint/text_places.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -313,4 +313,4 @@ const DockerStage* Dockerfile::base() const {
 
 Dockerfile read_dockerfile(const Source& source) { return Reader(source).read(); }
 
-}  // namespace shanty
+}  // namespace shanty::lint

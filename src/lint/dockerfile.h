@@ -8,7 +8,7 @@
 #include "lint/source.h"
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // A word of an instruction and where it stands.
 struct DockerWord {
@@ -53,4 +53,4 @@ inline constexpr size_t kMaxDockerWords = 100'000;
 // Reads any text: lines that are no instruction are skipped.
 Dockerfile read_dockerfile(const Source& source);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -4,7 +4,7 @@
 #include "lint/shell/lint_shell.h"
 #include "lint/text_places.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool ends_with(std::string_view text, std::string_view end) {
@@ -68,4 +68,4 @@ class EmbeddedLinter {
 
 std::vector<Finding> lint_embedded(const ManifestFile& file) { return EmbeddedLinter(file).run(); }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -1,6 +1,6 @@
 #include "lint/environment.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 const EnvVar* find_variable(const Environment& env, std::string_view name) {
   for (auto variable = env.rbegin(); variable != env.rend(); ++variable) {
@@ -15,4 +15,4 @@ std::string_view value_of(const Environment& env, std::string_view name) {
   return *variable->value;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -7,7 +7,7 @@
 
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // A variable that is written somewhere: in a pod, a Dockerfile, a job file.
 struct EnvVar {
@@ -25,4 +25,4 @@ const EnvVar* find_variable(const Environment& env, std::string_view name);
 // Its literal value, or empty.
 std::string_view value_of(const Environment& env, std::string_view name);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -6,7 +6,7 @@
 #include "causes/report.h"
 #include "lint/lint.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 // Insertions at one place count as overlapping: each may make the other one needless.
@@ -56,4 +56,4 @@ std::vector<Finding> fix_sources(std::vector<Source>& sources) {
   return settled;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

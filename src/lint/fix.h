@@ -5,7 +5,7 @@
 #include "causes/finding.h"
 #include "lint/source.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // Lints anew after each round of edits: one edit may move or settle another. What is left after so
 // many rounds stays.
@@ -15,4 +15,4 @@ inline constexpr int kMaxFixRounds = 20;
 // settled. A second call finds nothing to do.
 std::vector<Finding> fix_sources(std::vector<Source>& sources);
 
-}  // namespace shanty
+}  // namespace shanty::lint

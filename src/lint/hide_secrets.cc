@@ -2,7 +2,7 @@
 
 #include "lint/text_places.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool is_kept(char c) {
@@ -36,4 +36,4 @@ void hide_secret(std::string& text, const Finding& finding) {
   if (value < next_end) blot(text, value + 6, next_end);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -8,7 +8,7 @@
 #include "lint/report.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr std::string_view kMark = "shanty: ignore";
@@ -100,4 +100,4 @@ void apply_ignores(const Source& source, std::vector<Finding>& findings) {
   for (Finding& finding : report.take()) findings.push_back(std::move(finding));
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

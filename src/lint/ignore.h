@@ -7,7 +7,7 @@
 #include "causes/finding.h"
 #include "lint/source.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // A comment `# shanty: ignore SHM001,GPU004 the reason`. It holds for its own line, and where it
 // stands alone for the next line that is no comment.
@@ -25,4 +25,4 @@ std::vector<Ignore> find_ignores(std::string_view text);
 // reason or names no cause.
 void apply_ignores(const Source& source, std::vector<Finding>& findings);
 
-}  // namespace shanty
+}  // namespace shanty::lint

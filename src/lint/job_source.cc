@@ -2,7 +2,7 @@
 
 #include "lint/manifest/ref.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 JobSource read_job_source(const Source& source) {
   JobSource job{.source = &source, .parsed = parse_job(source.text, source.name)};
@@ -21,4 +21,4 @@ JobSource read_job_source(const Source& source) {
   return job;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -5,7 +5,7 @@
 #include "lint/source.h"
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // A job file: what it says, and where it says it.
 struct JobSource {
@@ -17,4 +17,4 @@ struct JobSource {
 
 JobSource read_job_source(const Source& source);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 std::string lower_base_name(std::string_view path) {
@@ -107,4 +107,4 @@ std::optional<SourceKind> kind_of(std::string_view name, std::string_view text) 
   return kind_by_first_line(text);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

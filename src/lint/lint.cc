@@ -14,7 +14,7 @@
 #include "lint/rule.h"
 #include "lint/shell/lint_shell.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 // Calls `run(rule)` for each rule of that sort.
@@ -161,4 +161,4 @@ std::vector<Finding> lint(std::span<const Source> sources) {
   return findings;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -8,7 +8,7 @@
 #include "text/diagnostic.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 // Names that NCCL 2.30 reads and that people write.
@@ -310,4 +310,4 @@ std::optional<VariableProblem> check_nccl_variable(std::string_view name, std::s
   return check_spelling(name);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -6,7 +6,7 @@
 
 #include "causes/finding.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // What is wrong with one variable of NCCL or of torch's NCCL side, wherever it is written.
 struct VariableProblem {
@@ -20,4 +20,4 @@ struct VariableProblem {
 // Nothing: the variable is fine, or none of theirs.
 std::optional<VariableProblem> check_nccl_variable(std::string_view name, std::string_view value);
 
-}  // namespace shanty
+}  // namespace shanty::lint

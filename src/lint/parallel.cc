@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr size_t kSmallCount = 8;  // below it a thread costs more than it saves
@@ -25,4 +25,4 @@ void for_each_index(size_t count, const std::function<void(size_t)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

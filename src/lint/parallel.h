@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace shanty {
+namespace shanty::lint {
 
 // How many threads are used at most, whatever the machine has.
 inline constexpr size_t kMaxLintThreads = 16;
@@ -12,4 +12,4 @@ inline constexpr size_t kMaxLintThreads = 16;
 // returns when all are done. `work` may not throw.
 void for_each_index(size_t count, const std::function<void(size_t)>& work);
 
-}  // namespace shanty
+}  // namespace shanty::lint

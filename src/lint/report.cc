@@ -2,7 +2,7 @@
 
 #include "causes/catalogue.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 const TextPlaces& Report::places() {
   if (!places_) places_.emplace(source_->text);
@@ -43,4 +43,4 @@ void put_edit(Finding& finding, std::optional<Edit> edit) {
   if (edit) finding.edits.push_back(std::move(*edit));
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

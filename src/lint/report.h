@@ -11,7 +11,7 @@
 #include "lint/source.h"
 #include "lint/text_places.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // Where the rules of one source put their findings. The severity is the catalogue's until a rule
 // says otherwise. A returned reference is good until the next add.
@@ -39,4 +39,4 @@ class Report {
 // Puts an edit to a finding if there is one.
 void put_edit(Finding& finding, std::optional<Edit> edit);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -10,7 +10,7 @@
 #include "lint/manifest/manifest_set.h"
 #include "lint/report.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // What a rule about manifests looks at: a workload with all that is beside it, and for rules about
 // pods or containers the one at hand.
@@ -59,4 +59,4 @@ struct Rule {
 // `extern const std::span<const Rule> k<Area>Rules`; the table is generated from the file names.
 std::span<const std::span<const Rule>> all_rules();
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -12,7 +12,7 @@
 #include "lint/lint.h"
 #include "lint/rule.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 using testing::Contains;
@@ -158,4 +158,4 @@ TEST(Rules, FixesSettleAndChangeNothingTwice) {
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint

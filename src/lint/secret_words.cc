@@ -5,7 +5,7 @@
 
 #include "lint/manifest/ref.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr size_t kShortestSecret = 8;
@@ -54,4 +54,4 @@ bool is_written_secret(std::string_view name, std::string_view value) {
   return is_secret_name(upper(name)) && !is_stand_in(upper(value));
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace shanty {
+namespace shanty::lint {
 
 enum class SourceKind { kManifest, kDockerfile, kShell, kPython, kJobFile };
 
@@ -13,4 +13,4 @@ struct Source {
   SourceKind kind = SourceKind::kManifest;
 };
 
-}  // namespace shanty
+}  // namespace shanty::lint

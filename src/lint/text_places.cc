@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
@@ -78,4 +78,4 @@ Place place_within(const TextPlaces& places, const YamlNode& scalar, size_t offs
   return places.place(*start + quote + offset);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

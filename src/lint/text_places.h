@@ -7,7 +7,7 @@
 
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // Places of a text as byte offsets and back. Borrows the text.
 class TextPlaces {
@@ -38,4 +38,4 @@ struct BlockStart {
 };
 std::optional<BlockStart> literal_block(const TextPlaces& places, const YamlNode& scalar);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -15,7 +15,7 @@
 #include "os/files.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ Result<Walked> collect_sources(const std::vector<std::string>& paths, int standa
   return walked;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

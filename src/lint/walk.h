@@ -6,7 +6,7 @@
 #include "base/result.h"
 #include "lint/source.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // Limits of what one run reads.
 inline constexpr size_t kMaxSources = 20'000;
@@ -24,4 +24,4 @@ struct Walked {
 // nothing that can be linted, or there is more than the limits allow.
 Result<Walked> collect_sources(const std::vector<std::string>& paths, int standard_input = 0);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool is_json(std::string_view text) {
@@ -82,4 +82,4 @@ std::optional<Edit> insert_item(const TextPlaces& places, const YamlNode& list,
   return Edit{*at, *at, indented(item, dash)};
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -7,7 +7,7 @@
 #include "lint/text_places.h"
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // Edits of a YAML text that keep its layout. Nothing where the text does not stand as simply as
 // the edit needs: then a finding has its fix in words only.
@@ -26,4 +26,4 @@ std::optional<Edit> insert_before(const TextPlaces& places, const YamlKey& key,
 std::optional<Edit> insert_item(const TextPlaces& places, const YamlNode& list,
                                 std::string_view text);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -60,10 +60,10 @@ struct Options {
 // Texts by name, with what they hold of secrets blotted out.
 class Texts {
  public:
-  Texts(const std::vector<Source>& sources, std::span<const Finding> findings) {
-    for (const Source& source : sources) texts_[source.name] = source.text;
+  Texts(const std::vector<lint::Source>& sources, std::span<const Finding> findings) {
+    for (const lint::Source& source : sources) texts_[source.name] = source.text;
     for (const Finding& finding : findings) {
-      if (finding.code == "SEC003") hide_secret(texts_[finding.file], finding);
+      if (finding.code == "SEC003") lint::hide_secret(texts_[finding.file], finding);
     }
   }
   std::string_view find(const std::string& name) const {
@@ -132,7 +132,7 @@ void print_summary(std::span<const Finding> findings, size_t files) {
 }
 
 // Through a link to the file that it names; the file keeps its mode.
-Status write_back(const Source& source) {
+Status write_back(const lint::Source& source) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(source.name, error);
   struct stat before{};
@@ -145,9 +145,9 @@ Status write_back(const Source& source) {
 }
 
 // Writes what changed and says so on stderr.
-Status fix_files(std::vector<Source>& sources) {
-  const std::vector<Source> before = sources;
-  const std::vector<Finding> settled = fix_sources(sources);
+Status fix_files(std::vector<lint::Source>& sources) {
+  const std::vector<lint::Source> before = sources;
+  const std::vector<Finding> settled = lint::fix_sources(sources);
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].text == before[i].text) continue;
     TRY_STATUS(write_back(sources[i]));
@@ -170,7 +170,7 @@ int lint_paths(const Options& options) {
       std::find(options.paths.begin(), options.paths.end(), "-") != options.paths.end();
   if (options.fix && has_stdin)
     return fail("--fix cannot change standard input; name files", kExitUsage);
-  auto walked = collect_sources(options.paths);
+  auto walked = lint::collect_sources(options.paths);
   if (!walked.ok()) return fail(walked.error().message, kExitUsage);
   for (const std::string& problem : walked->left_out)
     fmt::print(stderr, "shanty lint: left out: {}\n", problem);
@@ -181,7 +181,7 @@ int lint_paths(const Options& options) {
     const Status fixed = fix_files(walked->sources);
     if (!fixed.ok()) return fail(fixed.error().message, kExitEnvironment);
   }
-  std::vector<Finding> findings = lint(walked->sources);
+  std::vector<Finding> findings = lint::lint(walked->sources);
   const bool bites = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity != Severity::kNote;
   });

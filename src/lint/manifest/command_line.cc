@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr size_t kMaxWords = 10'000;
@@ -236,4 +236,4 @@ std::optional<int64_t> count_of(std::string_view text) {
   return value;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

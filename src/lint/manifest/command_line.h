@@ -8,7 +8,7 @@
 
 #include "lint/manifest/ref.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // One word of what a container runs, and the value of the manifest that holds it.
 struct Word {
@@ -64,4 +64,4 @@ class CommandLine {
 // A plain count; nothing for "auto", "$N" and the like.
 std::optional<int64_t> count_of(std::string_view text);
 
-}  // namespace shanty
+}  // namespace shanty::lint

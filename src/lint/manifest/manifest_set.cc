@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr size_t kMaxListDepth = 4;
@@ -157,4 +157,4 @@ std::vector<const Workload*> ManifestSet::workloads_around(const Object& from) c
   return same_file.empty() ? found->second : same_file;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -12,7 +12,7 @@
 #include "lint/source.h"
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // One file of manifests. Its objects borrow its documents and its source.
 struct ManifestFile {
@@ -67,4 +67,4 @@ class ManifestSet {
 // The part of a path before its last slash.
 std::string_view directory_of(std::string_view path);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr int64_t kMaxPods = 10'000'000;
@@ -155,4 +155,4 @@ std::vector<PodGroup> read_pod_groups(const Object& object, WorkloadKind kind) {
   return groups;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 struct Suffix {
@@ -78,4 +78,4 @@ bool is_rdma_resource(std::string_view name) {
   return false;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shanty {
+namespace shanty::lint {
 
 // A quantity of Kubernetes, "500m", "1.5", "16Gi", "2e3", "1G", in its base unit (cores, bytes,
 // pieces). Nothing where it is none.
@@ -18,4 +18,4 @@ bool is_mig_resource(std::string_view name);
 // Of those, what gives a pod RDMA through verbs (EFA does not).
 bool is_rdma_resource(std::string_view name);
 
-}  // namespace shanty
+}  // namespace shanty::lint

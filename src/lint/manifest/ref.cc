@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace shanty {
+namespace shanty::lint {
 
 const YamlKey* Ref::key(std::string_view name) const {
   for (const YamlKey& key : keys()) {
@@ -35,4 +35,4 @@ bool is_placeholder(std::string_view text) {
   return false;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

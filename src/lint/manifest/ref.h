@@ -7,7 +7,7 @@
 
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // A value of a document, or nothing: what is below nothing is nothing, so that a path into an
 // object that may end anywhere is written as one expression. Borrows the tree.
@@ -55,4 +55,4 @@ Ref find_item(Ref list, std::string_view key, std::string_view text);
 // "<your-image>".
 bool is_placeholder(std::string_view text);
 
-}  // namespace shanty
+}  // namespace shanty::lint

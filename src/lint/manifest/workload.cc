@@ -5,7 +5,7 @@
 #include "lint/manifest/quantity.h"
 #include "lint/manifest/pod_groups.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
@@ -220,4 +220,4 @@ std::optional<Workload> read_workload(const Object& object) {
   return {};
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -11,7 +11,7 @@
 #include "lint/manifest/ref.h"
 #include "lint/source.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // One object of Kubernetes. Borrows its source and the tree it stands in.
 struct Object {
@@ -98,4 +98,4 @@ struct Workload {
 // The workload that an object is; nothing for other objects.
 std::optional<Workload> read_workload(const Object& object);
 
-}  // namespace shanty
+}  // namespace shanty::lint

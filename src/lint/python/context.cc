@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -190,4 +190,4 @@ ScriptFacts facts_of(const Context& context) {
   return facts;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

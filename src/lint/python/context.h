@@ -9,7 +9,7 @@
 #include "lint/python/ranks.h"
 #include "lint/python/script.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // What kind of training script it is, found once for all rules.
 struct ScriptFacts {
@@ -78,4 +78,4 @@ ScriptFacts facts_of(const Context& context);
 // True when one of `words` stands in `text`, whatever its case.
 bool mentions_any(std::string_view text, std::initializer_list<std::string_view> words);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -161,4 +161,4 @@ Guard Guards::of_function(FunctionId function, int depth) const {
   return of_functions_[function] = all.value_or(unknown);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -4,7 +4,7 @@
 
 #include "lint/python/ranks.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // Which processes come to a place of the script.
 struct Guard {
@@ -42,4 +42,4 @@ class Guards {
   mutable std::map<FunctionId, Guard> of_functions_;
 };
 
-}  // namespace shanty
+}  // namespace shanty::lint

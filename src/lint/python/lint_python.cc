@@ -8,7 +8,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -63,4 +63,4 @@ std::vector<Finding> lint_python(const Source& source) {
   return findings;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -5,7 +5,7 @@
 #include "causes/finding.h"
 #include "lint/source.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // What will bite in a training script, in reading order, each finding with file, line, column and
 // message; `why` and `fix` only where this case has something to add to the catalogue's page.
@@ -13,4 +13,4 @@ namespace shanty {
 // finding are the caller's matter.
 std::vector<Finding> lint_python(const Source& source);
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -8,7 +8,7 @@
 #include "causes/catalogue.h"
 #include "lint/python/python_test_util.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 using testing::ElementsAre;
@@ -167,4 +167,4 @@ for epoch in range(3):
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -8,7 +8,7 @@
 #include "causes/report.h"
 #include "lint/python/lint_python.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 inline std::vector<Finding> lint_script(std::string_view text) {
   return lint_python({"train.py", std::string(text), SourceKind::kPython});
@@ -61,4 +61,4 @@ inline std::string with_imports(std::string_view text) {
   return std::string(kImports) + std::string(text);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <string>
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -416,4 +416,4 @@ Split Ranks::of_named_flag(NodeId node, int depth) const {
   return split_of(who_by_name(tree_.text(node)));
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

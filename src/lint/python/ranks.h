@@ -5,7 +5,7 @@
 
 #include "lint/python/script.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // What a number in a training script says about the process that reads it.
 enum class RankKind {
@@ -70,4 +70,4 @@ class Ranks {
   mutable size_t steps_ = 0;  // of the question being answered
 };
 
-}  // namespace shanty
+}  // namespace shanty::lint

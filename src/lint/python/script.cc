@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -324,4 +324,4 @@ NodeId Script::loop_around(NodeId node) const {
   return kNoNode;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -7,7 +7,7 @@
 
 #include "lint/syntax/tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // Index into Script::functions; the module's own level is kModule.
 using FunctionId = int;
@@ -107,4 +107,4 @@ class Script {
   std::multimap<std::string_view, NodeId> function_names_;  // identifiers that are no callee
 };
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -6,7 +6,7 @@
 #include "lint/case_questions.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool is_image_for_training(const Dockerfile& file) {
@@ -266,4 +266,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kDockerfileRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -5,7 +5,7 @@
 #include "lint/case_questions.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr std::string_view kQueueName = "kueue.x-k8s.io/queue-name";
@@ -260,4 +260,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kGangRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -9,7 +9,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr double kFewCpusPerGpu = 2;
@@ -205,4 +205,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kGpuRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

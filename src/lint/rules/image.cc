@@ -4,7 +4,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 struct ImageName {
@@ -85,4 +85,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kImageRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

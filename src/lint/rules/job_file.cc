@@ -2,7 +2,7 @@
 
 #include "lint/case_questions.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 void not_readable(const JobSource& job, Report& report) {
@@ -22,4 +22,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kJobFileRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

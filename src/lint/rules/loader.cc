@@ -2,7 +2,7 @@
 
 #include "lint/case_questions.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 void more_workers_than_cpus(const Case& at, Report& report) {
@@ -40,4 +40,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kLoaderRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

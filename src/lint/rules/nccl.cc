@@ -8,7 +8,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 void check_environment(const Environment& env, Report& report) {
@@ -131,4 +131,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kNcclRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

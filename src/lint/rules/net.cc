@@ -6,7 +6,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 void host_network_dns(const Case& at, Report& report) {
@@ -137,4 +137,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kNetRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

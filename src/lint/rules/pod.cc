@@ -8,7 +8,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr size_t kMaxNameBytes = 63;
@@ -290,4 +290,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kPodRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

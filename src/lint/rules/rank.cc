@@ -7,7 +7,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr std::string_view kRankNames[] = {"RANK", "NODE_RANK", "PET_NODE_RANK", "GROUP_RANK",
@@ -421,4 +421,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kRankRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

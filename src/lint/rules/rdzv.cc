@@ -7,7 +7,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool is_ip_address(std::string_view host) {
@@ -238,4 +238,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kRdzvRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

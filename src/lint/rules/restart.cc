@@ -6,7 +6,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool is_launched(const PodGroup& group) {
@@ -251,4 +251,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kRestartRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

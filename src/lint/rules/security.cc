@@ -6,7 +6,7 @@
 #include "lint/secret_words.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 // What agents of a node do is their business.
@@ -111,4 +111,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kSecurityRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -8,7 +8,7 @@
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 constexpr double kMiB = 1 << 20;
@@ -221,4 +221,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kShmRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -6,7 +6,7 @@
 #include "lint/case_questions.h"
 #include "text/utf8.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 bool has_mode(Ref claim, std::string_view mode) {
@@ -187,4 +187,4 @@ constexpr Rule kRules[] = {
 
 extern const std::span<const Rule> kStorageRules = kRules;
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -8,7 +8,7 @@
 
 #include "lint/shell/shell_script.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -47,4 +47,4 @@ std::vector<Finding> lint_shell(const Source& source) {
   return findings;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

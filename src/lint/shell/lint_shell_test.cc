@@ -8,7 +8,7 @@
 #include "causes/catalogue.h"
 #include "causes/report.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 using testing::ElementsAre;
@@ -128,4 +128,4 @@ TEST(LintShell, LimitsAreSaid) {
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -219,4 +219,4 @@ Finding& ShellScript::add(std::string_view code, Severity severity, NodeId node,
   return findings_.back();
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

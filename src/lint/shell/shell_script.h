@@ -9,7 +9,7 @@
 #include "lint/source.h"
 #include "lint/syntax/tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 // A simple command: its words without quotes, and what surrounds it.
 struct ShellCommand {
@@ -97,4 +97,4 @@ void check_torchrun(ShellScript& script);   // RUN021, RUN024, RUN029 to RUN034
 void check_exits(ShellScript& script);      // RUN035 to RUN037, RUN040
 void check_setup(ShellScript& script);      // RUN038, RUN039
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -9,7 +9,7 @@
 extern "C" const TSLanguage* tree_sitter_python();
 extern "C" const TSLanguage* tree_sitter_bash();
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -179,4 +179,4 @@ NodeId SyntaxTree::ancestor(NodeId node, std::string_view kind) const {
   return kNoNode;
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "text/yaml_tree.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 enum class Grammar { kPython, kShell };
 
@@ -82,4 +82,4 @@ class SyntaxTree {
   size_t broken_ = kNoOffset;
 };
 
-}  // namespace shanty
+}  // namespace shanty::lint

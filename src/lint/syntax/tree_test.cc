@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 TEST(SyntaxTree, KnowsKindsFieldsAndPlaces) {
@@ -49,4 +49,4 @@ TEST(SyntaxTree, NamesTheLimitThatIsPassed) {
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint

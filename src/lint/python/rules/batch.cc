@@ -4,7 +4,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -77,4 +77,4 @@ void check_batch(Context& context) {
   check_batch_per_node(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -4,7 +4,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -141,4 +141,4 @@ void check_checkpoint_content(Context& context) {
   check_weights_only(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

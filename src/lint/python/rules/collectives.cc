@@ -4,7 +4,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -129,4 +129,4 @@ void check_collectives(Context& context) {
   if (context.facts.ddp && !context.facts.managed) check_forward_on_one(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -85,4 +85,4 @@ void check_devices(Context& context) {
   check_all_on_first(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 void check_downloads(Context& context) {
   if (!context.facts.distributed || context.facts.managed) return;
@@ -19,4 +19,4 @@ void check_downloads(Context& context) {
                           first->last()));
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

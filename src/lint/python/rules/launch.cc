@@ -5,7 +5,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -125,4 +125,4 @@ void check_launch(Context& context) {
   check_written_method(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -71,4 +71,4 @@ void check_loader(Context& context) {
   }
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

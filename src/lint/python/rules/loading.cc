@@ -2,7 +2,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -63,4 +63,4 @@ void check_loading(Context& context) {
   }
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -2,7 +2,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -115,4 +115,4 @@ void check_local_rank(Context& context) {
   if (!context.facts.managed) check_writers(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -6,7 +6,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -69,4 +69,4 @@ void check_model(Context& context) {
   check_batch_norm(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

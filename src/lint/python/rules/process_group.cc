@@ -6,7 +6,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -97,4 +97,4 @@ void check_process_group(Context& context) {
   }
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

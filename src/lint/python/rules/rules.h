@@ -3,7 +3,7 @@
 #include "lint/python/context.h"
 
 // One function per area, in the file of its name. Each looks at the whole script once.
-namespace shanty {
+namespace shanty::lint {
 
 void check_local_rank(Context& context);          // RANK001
 void check_devices(Context& context);             // RANK030, RANK031
@@ -20,4 +20,4 @@ void check_loader(Context& context);              // LOAD020 to LOAD023
 void check_launch(Context& context);              // RUN020, RUN022 to RUN024
 void check_process_group(Context& context);       // RUN025 to RUN028
 
-}  // namespace shanty
+}  // namespace shanty::lint

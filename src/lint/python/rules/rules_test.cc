@@ -6,7 +6,7 @@
 #include "causes/catalogue.h"
 #include "lint/python/python_test_util.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 // A text that has the mistake, and its twin that has not.
@@ -302,4 +302,4 @@ TEST(PythonRules, AnEditAsksForASamplerThatMayBeMissing) {
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -5,7 +5,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -156,4 +156,4 @@ void check_samplers(Context& context) {
   check_missing(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

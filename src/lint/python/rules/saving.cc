@@ -4,7 +4,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -154,4 +154,4 @@ void check_saving(Context& context) {
   check_prefix(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

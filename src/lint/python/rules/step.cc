@@ -4,7 +4,7 @@
 
 #include "lint/python/rules/rules.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -151,4 +151,4 @@ void check_step(Context& context) {
   check_same_seed(context);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -4,7 +4,7 @@
 
 #include "lint/shell/shell_script.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -101,4 +101,4 @@ void check_exits(ShellScript& script) {
   check_background(script);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

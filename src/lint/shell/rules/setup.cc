@@ -4,7 +4,7 @@
 
 #include "lint/shell/shell_script.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -61,4 +61,4 @@ void check_setup(ShellScript& script) {
   check_installs(script);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -4,7 +4,7 @@
 
 #include "lint/shell/shell_script.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -137,4 +137,4 @@ void check_torchrun(ShellScript& script) {
   if (several) check_port(script);
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -5,7 +5,7 @@
 #include "lint/nccl_variables.h"
 #include "lint/shell/shell_script.h"
 
-namespace shanty {
+namespace shanty::lint {
 
 namespace {
 
@@ -43,4 +43,4 @@ void check_variables(ShellScript& script) {
   }
 }
 
-}  // namespace shanty
+}  // namespace shanty::lint
