@@ -43,7 +43,7 @@ usable() {
 complete() {
   usable "$1" && return 0
   "$1" -c 'import torch' >/dev/null 2>&1 || return 1
-  "$1" -m pip install -q --disable-pip-version-check $(grep -E '^(numpy|pytest|safetensors)==' requirements.lock)
+  "$1" -m pip install -q --disable-pip-version-check $(grep -E '^(numpy|pytest|PyYAML|safetensors)==' requirements.lock)
   usable "$1"
 }
 

@@ -96,6 +96,27 @@ Status choose_code(RenderContext& c) {
   return {};
 }
 
+// Scripts, comments and Dockerfiles end a line where such a value would.
+Status check_names(const Job& job) {
+  const std::pair<const char*, const std::string*> names[] = {
+      {"run.image", &job.run.image},
+      {"run.working_dir", &job.run.working_dir},
+      {"gpu.model", &job.gpu.model},
+      {"gpu.resource", &job.gpu.resource},
+      {"network.interface", &job.network.interface},
+      {"checkpoint.mount", &job.checkpoint.mount},
+      {"schedule.namespace", &job.schedule.k8s_namespace},
+      {"schedule.queue", &job.schedule.queue},
+      {"schedule.topology", &job.schedule.topology},
+      {"schedule.priority", &job.schedule.priority}};
+  for (const auto& [key, value] : names) {
+    if (std::ranges::any_of(*value, [](unsigned char c) { return c < ' ' || c == 0x7f; })) {
+      return Error{fmt::format("{} holds a control character", key)};
+    }
+  }
+  return {};
+}
+
 Status check_image(const RenderContext& c, const RenderTarget& target) {
   if (!target.kind.empty() && c.job.run.image.empty()) {
     return Error{
@@ -136,6 +157,7 @@ Result<RenderContext> make_context(const Job& job, const Plan& plan, const Kuber
     c.run_id = hex(sha256("run of " + options.token + options.token_from + job.name)).substr(0, 8);
   }
   if (c.host_network) c.master_port = host_port(job);
+  TRY_STATUS(check_names(job));
   TRY_STATUS(check_image(c, *target));
   if (!target->kind.empty()) {
     TRY_STATUS(choose_rdma(c));

@@ -134,6 +134,10 @@ Result<Gang> choose_gang(const Job& job, const KubernetesOffer& offer, GangChoic
                              gang_name(*gang.mechanism), names_of(possible))};
   }
   if (possible.empty() || asked != GangChoice::kAuto || job.schedule.gang == false) return gang;
+  if (possible.size() == 1) {  // the target brings it along
+    gang.mechanism = possible.front();
+    return gang;
+  }
   const auto offered =
       std::ranges::find_if(offer.gangs, [&](GangMechanism m) { return is_possible(possible, m); });
   const bool wants = job.nodes.max > 1 || !job.schedule.queue.empty();

@@ -84,7 +84,8 @@ Yaml pod_failure_policy() {
   disrupted.set("action", "Ignore",
                 "Evictions, preemptions and lost nodes do not count: the pod is replaced and joins "
                 "the others, which wait.");
-  disrupted["onPodConditions"].push(Yaml::mapping().set("type", "DisruptionTarget"));
+  disrupted["onPodConditions"].push(
+      Yaml::mapping().set("type", "DisruptionTarget").set("status", "True"));
   policy["rules"].push(disrupted);
   Yaml failed;
   failed.set("action", "FailJob",

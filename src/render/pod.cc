@@ -280,9 +280,13 @@ Yaml clone_code(const RenderContext& c) {
   const std::string script =
       "set -eu\n"
       "git init -q \"$CODE\" && cd \"$CODE\"\n"
-      "git fetch -q --depth 1 -- \"$REPOSITORY\" \"$REVISION\" ||\n"
-      "  git fetch -q -- \"$REPOSITORY\" '+refs/*:refs/remotes/origin/*'\n"
-      "git checkout -q --detach FETCH_HEAD -- || git checkout -q --detach \"$REVISION\" --\n"
+      "if git fetch -q --depth 1 -- \"$REPOSITORY\" \"$REVISION\"; then\n"
+      "  git checkout -q --detach FETCH_HEAD --\n"
+      "else  # a server that hands out no single commits, or a short hash\n"
+      "  git fetch -q -- \"$REPOSITORY\" '+refs/heads/*:refs/remotes/origin/*' "
+      "'+refs/tags/*:refs/tags/*'\n"
+      "  git checkout -q --detach \"$REVISION\" --\n"
+      "fi\n"
       "git log -1 --format='code is commit %H'\n";
   Yaml out = init_container(c, "code", code.git_image, {"/bin/sh", "-c", script});
   Yaml& env = out["env"];
@@ -296,10 +300,13 @@ Yaml clone_code(const RenderContext& c) {
   add("GIT_TERMINAL_PROMPT", "0");
   out["volumeMounts"].push(mount("code", kCodeDir));
   out["volumeMounts"].push(mount("home", kHomeDir));
+  // The volume belongs to root, which git takes for somebody else's directory.
+  add("GIT_CONFIG_COUNT", code.secret.empty() ? "1" : "2");
+  add("GIT_CONFIG_KEY_0", "safe.directory");
+  add("GIT_CONFIG_VALUE_0", kCodeDir);
   if (!code.secret.empty()) {
-    add("GIT_CONFIG_COUNT", "1");
-    add("GIT_CONFIG_KEY_0", "credential.helper");
-    add("GIT_CONFIG_VALUE_0", "store --file=/etc/shanty/git/.git-credentials");
+    add("GIT_CONFIG_KEY_1", "credential.helper");
+    add("GIT_CONFIG_VALUE_1", "store --file=/etc/shanty/git/.git-credentials");
     out["volumeMounts"].push(mount("git", "/etc/shanty/git", true));
   }
   return out;

@@ -16,7 +16,7 @@ Result<std::vector<Piece>> render(const RenderContext& c) {
                            "Ranks are restarted inside the pod; a pod that is dead is "
                            "replaced by a new one, see podFailurePolicy.",
                        .hostname = {},
-                       .subdomain = c.name};
+                       .subdomain = c.nodes > 1 ? c.name : ""};
   if (c.nodes > 1) out.push_back(headless_service(c));
   for (Piece& piece : gang_objects(c, c.nodes)) out.push_back(std::move(piece));
   Yaml job = make_object(c, "batch/v1", "Job", c.name);

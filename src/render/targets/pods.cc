@@ -31,7 +31,7 @@ Piece pod(const RenderContext& c, uint64_t index) {
           "Ranks are restarted inside the pod. A container that ended has ended for "
           "good: to start it again would run a finished job once more.",
       .hostname = name,
-      .subdomain = c.name};
+      .subdomain = c.nodes > 1 ? c.name : ""};
   Yaml templ = pod_template(c, frame);
   Yaml object = make_object(c, "v1", "Pod", name);
   for (const char* section : {"labels", "annotations"}) {

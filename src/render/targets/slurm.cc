@@ -86,7 +86,7 @@ std::string environment(const RenderContext& c) {
 
 std::string container(const RenderContext& c) {
   if (c.job.run.image.empty()) return "container=()\n";
-  std::string mounts = "$SLURM_SUBMIT_DIR:$SLURM_SUBMIT_DIR";
+  std::string mounts;
   for (const DataMount& data : c.job.data) {
     mounts += fmt::format(",{0}:{0}{1}", data.mount, data.read_only ? ":ro" : "");
   }
@@ -97,10 +97,11 @@ std::string container(const RenderContext& c) {
 # image must have shanty in its PATH then.
 container=()
 if srun --help | grep -q -e --container-image; then
-  container=(--container-image={} --container-mounts="{}" --container-workdir="$SLURM_SUBMIT_DIR")
+  container=(--container-image={} --container-workdir="$SLURM_SUBMIT_DIR"
+    --container-mounts="$SLURM_SUBMIT_DIR:$SLURM_SUBMIT_DIR"{})
 fi
 )",
-                     shell_word(c.job.run.image), mounts);
+                     shell_word(c.job.run.image), mounts.empty() ? "" : shell_word(mounts));
 }
 
 std::string start(const RenderContext& c) {

@@ -53,7 +53,7 @@ Result<std::vector<Piece>> render(const RenderContext& c) {
                        .hostname = {},
                        .subdomain = {},
                        .operator_makes_gang = true};
-  const bool is_gang = c.job.schedule.gang != false && c.options.gang != GangChoice::kNone;
+  const bool is_gang = c.gang.is(GangMechanism::kVolcano);
   Yaml job = make_object(c, "batch.volcano.sh/v1alpha1", "Job", c.name);
   Yaml& spec = job["spec"];
   spec.set("schedulerName", "volcano");
