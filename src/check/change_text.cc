@@ -122,6 +122,8 @@ std::string change_text(const Change& change, const Workload& workload, int64_t 
       }
       return "wait for the end of " + joined(holders);
     }
+    case ChangeKind::kOtherQueue:
+      return "use the queue " + change.label + ": it would admit the job now";
   }
   __builtin_unreachable();
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "causes/report.h"
+#include "check/limits.h"
 #include "check/probe.h"
 
 namespace shanty::check {
@@ -59,9 +60,7 @@ int rank(Severity severity) { return static_cast<int>(severity); }  // errors fi
 
 bool CheckReport::fits() const {
   const bool grave = std::ranges::any_of(findings, [](const Finding& finding) {
-    return finding.severity == Severity::kError ||
-           // It is admitted later, not now.
-           finding.code == "GANG054" || finding.code == "SCHED056";
+    return finding.severity == Severity::kError || says_limit(finding);
   });
   return fit.fits && !grave;
 }
@@ -86,9 +85,14 @@ CheckReport evaluate_pending(const Snapshot& snapshot, Workload workload,
                      .unread = snapshot.unread,
                      .context = snapshot.context,
                      .now_unix_s = snapshot.now_unix_s};
-  report.fit = compute_fit(nodes, snapshot.pods, report.workload.request);
-  const ProbeInput input{snapshot, report.workload, report.fit};
-  for (size_t i = 0; i < kProbeCount; ++i) kProbes[i].run(input, report.findings);
+  if (report.workload.request.groups.empty()) {
+    report.fit.fits = true;  // nothing asks for room any more
+  } else {
+    report.fit = compute_fit(nodes, snapshot.pods, report.workload.request);
+    const ProbeInput input{snapshot, report.workload, report.fit};
+    for (size_t i = 0; i < kProbeCount; ++i) kProbes[i].run(input, report.findings);
+    consider_limits(snapshot, report.workload, report.fit);
+  }
   for (Finding& finding : report.findings) complete(finding);
   std::ranges::stable_sort(report.findings, {}, [](const Finding& f) { return rank(f.severity); });
   return report;

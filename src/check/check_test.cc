@@ -161,6 +161,8 @@ TEST(Check, LooksAtQuotasAndLimits) {
                       .used = {{"requests.nvidia.com/gpu", 8}}}};
   const CheckReport busy = evaluate(snapshot, two_pods());
   EXPECT_EQ(only(busy, "SCHED056").severity, Severity::kWarning);
+  ASSERT_EQ(busy.fit.changes.size(), 1U);
+  EXPECT_EQ(busy.fit.changes[0].pods, 1U);
   EXPECT_FALSE(busy.fits());
   EXPECT_TRUE(busy.fit.fits);
   snapshot.quotas[0].hard["requests.nvidia.com/gpu"] = 8;
@@ -191,8 +193,9 @@ TEST(Check, FollowsAQueueOfKueueToItsQuota) {
   EXPECT_FALSE(evaluate(snapshot, workload).fits());
   snapshot.local_queues.push_back({.name = "spare", .cluster_queue = "other"});
   snapshot.cluster_queues.push_back(queue_of("other", 16, 0));
-  EXPECT_THAT(only(evaluate(snapshot, workload), "GANG054").fix,
-              ElementsAre("use the queue spare, which has room"));
+  const json change = json::parse(report_json(evaluate(snapshot, workload)))["change"];
+  EXPECT_EQ(change["kind"], "other_queue");
+  EXPECT_EQ(change["label"], "spare");
   snapshot.cluster_queues[0] = queue_of("cq", 8, 0);
   EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG053"));
   snapshot.cluster_queues[0].cohort = snapshot.cluster_queues[1].cohort = "all";
@@ -323,6 +326,16 @@ TEST(Pending, AsksForWhatHasNoNodeYet) {
   placed["nodeName"] = "a";
   const Waiting waiting{.pods = {pod("p", json::object(), spec), pod("q", json::object(), placed)}};
   EXPECT_EQ(waiting_workload(waiting, "llm", "ml").pods(), 1U);
+}
+
+TEST(Pending, HasNothingToSayOfPodsThatHaveTheirNodes) {
+  const CheckReport report = evaluate_pending(cluster(), {.name = "llm"}, {});
+  EXPECT_FALSE(report.has_problems());
+  EXPECT_THAT(report_text(report, false, 0), HasSubstr("no pod of llm waits"));
+  const CheckReport trouble = evaluate_pending(cluster(), {.name = "llm"},
+                                               {{.code = "IMG051", .severity = Severity::kError}});
+  EXPECT_TRUE(trouble.has_problems());
+  EXPECT_THAT(report_text(trouble, false, 0), HasSubstr("IMG051"));
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ double change_cost(const Change& change, const FitRequest& request) {
       return 4 + static_cast<double>(change.nodes.size());
     case ChangeKind::kFreeHolders:
       return 6 + static_cast<double>(change.holders.size());
+    case ChangeKind::kOtherQueue:
+      return 1;
   }
   __builtin_unreachable();
 }

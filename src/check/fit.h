@@ -64,7 +64,7 @@ struct FitGroup {
 };
 
 struct FitRequest {
-  std::vector<FitGroup> groups;  // the first is the one that may be made smaller
+  std::vector<FitGroup> groups;  // one or more; the first is the one that may be made smaller
   uint64_t min_pods = 0;         // of the first group, when it can run with less; 0: no
   std::vector<std::vector<LabelNeed>> needs;  // any of these sets; empty: any node
   std::vector<Toleration> tolerations;
@@ -108,6 +108,7 @@ enum class ChangeKind {
   kFewerPods,    // `pods` instead of what is asked for
   kUncordon,     // `nodes`
   kFreeHolders,  // wait for `holders`, or stop them
+  kOtherQueue,   // `label`; not of compute_fit, which knows no queues
 };
 
 struct Change {

@@ -283,6 +283,8 @@ World changed(World world, const Change& change) {
     case ChangeKind::kFreeHolders:
       for (const Holder& holder : change.holders) remove_holder(world, holder);
       break;
+    case ChangeKind::kOtherQueue:
+      ADD_FAILURE() << "compute_fit knows no queues";
   }
   return world;
 }
@@ -319,6 +321,7 @@ std::vector<Change> smaller(const Change& change) {
       break;
     case ChangeKind::kOtherNodes:
     case ChangeKind::kNoTopology:
+    case ChangeKind::kOtherQueue:
       break;
   }
   return out;

@@ -44,6 +44,8 @@ const char* kind_name(ChangeKind kind) {
       return "uncordon";
     case ChangeKind::kFreeHolders:
       return "free_holders";
+    case ChangeKind::kOtherQueue:
+      return "other_queue";
   }
   __builtin_unreachable();
 }
@@ -96,14 +98,15 @@ json finding_json(const Finding& finding) {
 std::string report_text(const CheckReport& report, bool color, size_t width) {
   std::string out = styled(verdict(report), sgr::kBold, color) + "\n";
   const Fit& fit = report.fit;
-  if (!fit.fits) {
-    out += fit.changes.empty()
-               ? "no single change makes it fit\n"
-               : "smallest change: " +
-                     change_text(fit.changes.front(), report.workload, report.now_unix_s) + "\n";
-    out += "when: " + when_text(fit, report.now_unix_s) + "\n";
+  if (!fit.changes.empty()) {
+    out +=
+        "smallest change: " + change_text(fit.changes.front(), report.workload, report.now_unix_s) +
+        "\n";
+  } else if (!fit.fits) {
+    out += "no single change makes it fit\n";
   }
-  out += node_counts_text(fit) + "\n";
+  if (!fit.fits) out += "when: " + when_text(fit, report.now_unix_s) + "\n";
+  if (!fit.nodes.empty()) out += node_counts_text(fit) + "\n";
   if (!report.findings.empty()) {
     out += "\n" + findings_text(report.findings, [](const std::string&) { return ""; },
                                 {.color = color, .width = width});

@@ -77,28 +77,8 @@ void judge_quota(const ProbeInput& in, const ClusterQueueFacts& queue,
   }
 }
 
-// Another queue of the namespace through which the job could go, if there is one.
-std::string other_queue(const ProbeInput& in, const std::string& but) {
-  for (const LocalQueueFacts& local : in.snapshot.local_queues) {
-    if (local.name == but || !local.active) continue;
-    const auto queue = std::ranges::find(in.snapshot.cluster_queues, local.cluster_queue,
-                                         &ClusterQueueFacts::name);
-    if (queue == in.snapshot.cluster_queues.end() || queue->stopped || !queue->active) continue;
-    std::vector<Finding> problems;
-    judge_quota(in, *queue, problems);
-    if (problems.empty()) return local.name;
-  }
-  return "";
-}
-
-void propose_other_queue(const ProbeInput& in, const std::string& but, Finding& finding) {
-  const std::string other = other_queue(in, but);
-  if (!other.empty()) finding.fix.push_back("use the queue " + other + ", which has room");
-}
-
 void judge_kueue(const ProbeInput& in, std::vector<Finding>& findings) {
   const std::string& name = in.workload.kueue_queue;
-  const size_t first = findings.size();
   const auto local = std::ranges::find(in.snapshot.local_queues, name, &LocalQueueFacts::name);
   if (local == in.snapshot.local_queues.end()) {
     std::vector<std::string> names;
@@ -132,7 +112,6 @@ void judge_kueue(const ProbeInput& in, std::vector<Finding>& findings) {
       judge_quota(in, *queue, findings);
     }
   }
-  for (size_t i = first; i < findings.size(); ++i) propose_other_queue(in, name, findings[i]);
 }
 
 void judge_volcano(const ProbeInput& in, std::vector<Finding>& findings) {
