@@ -7,6 +7,7 @@ namespace shanty::lint {
 namespace {
 
 constexpr size_t kMaxWords = 10'000;
+constexpr int64_t kLargestCount = 1'000'000'000;  // products of two stay within 64 bits
 
 std::string_view base_name(std::string_view path) {
   const size_t slash = path.rfind('/');
@@ -232,7 +233,8 @@ const Word* CommandLine::script() const {
 std::optional<int64_t> count_of(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
+  const bool is_whole = !text.empty() && error == std::errc() && end == text.data() + text.size();
+  if (!is_whole || value > kLargestCount || value < -kLargestCount) return {};
   return value;
 }
 

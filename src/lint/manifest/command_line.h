@@ -61,7 +61,7 @@ class CommandLine {
   size_t launcher_at_ = 0;
 };
 
-// A plain count; nothing for "auto", "$N" and the like.
+// A plain count of at most a billion; nothing for "auto", "$N" and the like.
 std::optional<int64_t> count_of(std::string_view text);
 
 }  // namespace shanty::lint

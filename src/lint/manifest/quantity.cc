@@ -10,6 +10,7 @@ struct Suffix {
   double factor;
 };
 
+constexpr double kLargestQuantity = 1e15;  // sums of many stay within 64 bits
 constexpr double kKi = 1024;
 constexpr Suffix kSuffixes[] = {
     {"", 1},
@@ -41,10 +42,12 @@ std::optional<double> parse_quantity(std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || !(value >= 0)) return {};
+  if (error != std::errc() || !(value >= 0 && value <= kLargestQuantity)) return {};
   const std::string_view suffix(rest, static_cast<size_t>(end - rest));
   for (const Suffix& known : kSuffixes) {
-    if (suffix == known.name) return value * known.factor;
+    if (suffix != known.name) continue;
+    const double amount = value * known.factor;
+    return amount <= kLargestQuantity ? std::optional(amount) : std::nullopt;
   }
   return {};
 }

@@ -78,8 +78,10 @@ void command_as_text(const Case& at, Report& report) {
     report.add("POD004", value,
                fmt::format("{} is text and must be a list of words: the object is refused", key));
   }
+  // KubeRay hands the command to a shell.
+  const bool is_for_shell = at.work.kind == WorkloadKind::kRayCluster;
   const Ref command = at.container->node["command"];
-  if (!command.is_sequence() || command.items().size() != 1) return;
+  if (!command.is_sequence() || command.items().size() != 1 || is_for_shell) return;
   const std::string& word = command.items()[0].text;
   const bool has_words =
       word.find(' ') != std::string::npos && word.find('\n') == std::string::npos;
@@ -107,7 +109,9 @@ std::string_view shell_variable(std::string_view text) {
 
 void no_shell(const Case& at, Report& report) {
   const Container& container = *at.container;
-  if (container.command.has_shell() || !container.node["command"].is_sequence()) return;
+  const bool is_for_shell =
+      container.command.has_shell() || at.work.kind == WorkloadKind::kRayCluster;
+  if (is_for_shell || !container.node["command"].is_sequence()) return;
   for (const Word& word : container.command.words()) {
     const std::string_view variable = shell_variable(word.text);
     if (variable.empty()) continue;

@@ -68,6 +68,12 @@ bool is_injected(WorkloadKind kind, std::string_view name) {
          std::find(kPlain.begin(), kPlain.end(), name) != kPlain.end();
 }
 
+// Needless, but right.
+bool is_what_the_operator_sets(const Case& at, const EnvVar& variable) {
+  const std::string master = fmt::format("{}-master-0", at.work.object->name);
+  return variable.value == master || (variable.name == "MASTER_PORT" && variable.value == "23456");
+}
+
 void overridden(const Case& at, Report& report) {
   const bool is_pytorch = at.work.kind == WorkloadKind::kPytorchJob;
   const bool is_train = at.work.kind == WorkloadKind::kTrainJob;
@@ -82,6 +88,7 @@ void overridden(const Case& at, Report& report) {
                           variable.name)
             : fmt::format("{} belongs to the Trainer: the TrainJob is refused", variable.name));
     if (is_train) finding.severity = Severity::kError;
+    if (is_pytorch && is_what_the_operator_sets(at, variable)) finding.severity = Severity::kNote;
   }
 }
 

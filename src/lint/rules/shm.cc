@@ -116,9 +116,14 @@ std::string user_of_shm(const Case& at) {
   return "";
 }
 
+// KubeRay mounts shared memory into its containers by itself.
+bool has_shm_elsewhere(const Case& at) {
+  return at.pods->spec["hostIPC"].is_true() || has_shm_of_job(at.work) ||
+         at.work.kind == WorkloadKind::kRayCluster;
+}
+
 void missing(const Case& at, Report& report) {
-  const bool has_other = at.pods->spec["hostIPC"].is_true() || has_shm_of_job(at.work);
-  if (!at.pods->spec || has_other || shm_mount(*at.container)) return;
+  if (!at.pods->spec || has_shm_elsewhere(at) || shm_mount(*at.container)) return;
   if (at.container != at.pods->main()) return;
   const std::string user = user_of_shm(at);
   if (user.empty()) return;
