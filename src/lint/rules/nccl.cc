@@ -37,6 +37,36 @@ void check_environment(const Environment& env, Report& report) {
 }
 
 void variables(const Case& at, Report& report) { check_environment(at.container->env, report); }
+
+// `mpirun -x NAME=value`.
+void variables_of_mpirun(const Case& at, Report& report) {
+  const auto& words = at.container->command.words();
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t equals = words[i].text.find('=');
+    if (words[i - 1].text != "-x" || equals == std::string::npos) continue;
+    const auto problem =
+        check_nccl_variable(words[i].text.substr(0, equals), words[i].text.substr(equals + 1));
+    if (problem) report.add_at_word(problem->code, words[i], problem->message);
+  }
+}
+
+// Handed to pods by envFrom.
+void variables_of_map(const ManifestSet&, const Object& object, Report& report) {
+  if (object.kind != "ConfigMap") return;
+  const Ref data = object.root["data"];
+  Environment env;
+  for (size_t i = 0; i < data.keys().size(); ++i) {
+    const YamlNode& value = data.items()[i];
+    if (!starts_with(data.keys()[i].text, "NCCL_")) continue;
+    env.push_back({.name = data.keys()[i].text,
+                   .value = value.text,
+                   .place = data.keys()[i].place,
+                   .value_place = value.place,
+                   .value_node = &value});
+  }
+  check_environment(env, report);
+}
+
 void variables_of_image(const Dockerfile& file, Report& report) {
   check_environment(file.env, report);
 }
@@ -120,6 +150,8 @@ constexpr Rule kRules[] = {
     {"NCCL002 NCCL003 NCCL004 NCCL006", ContainerRule{variables}},
     {"NCCL002 NCCL003 NCCL004 NCCL006", DockerfileRule{variables_of_image}},
     {"NCCL002 NCCL003 NCCL004 NCCL006", JobRule{variables_of_job}},
+    {"NCCL002 NCCL003 NCCL004 NCCL006", ContainerRule{variables_of_mpirun}},
+    {"NCCL002 NCCL003 NCCL004 NCCL006", ObjectRule{variables_of_map}},
     {"NCCL001", ContainerRule{disabled_with_rdma}},
     {"NCCL001", JobRule{disabled_in_job}},
     {"NCCL007", ContainerRule{slow_paths}},

@@ -109,6 +109,12 @@ void master_replicas(const Case& at, Report& report) {
       put_edit(finding, insert_before(report.places(), master.keys()[0], "replicas: 1"));
     }
   }
+  for (const YamlKey& role : roles.keys()) {
+    if (role.text == "Master" || role.text == "Worker") continue;
+    report.add("RANK004", role.place,
+               fmt::format("{} is no role of a PyTorchJob; they are Master and Worker",
+                           in_quotes(role.text)));
+  }
   if (roles["Worker"]["replicas"].text() == "0") {
     report.add("RANK004", roles["Worker"]["replicas"],
                "0 workers: leave the entry Worker out, the webhook refuses it");
@@ -304,6 +310,36 @@ std::string plugin_argument(Ref arguments, std::string_view name, std::string fa
   return fallback;
 }
 
+void mpi_slots(const Case& at, Report& report) {
+  if (at.work.kind != WorkloadKind::kMpiJob) return;
+  const Ref slots = at.work.spec()["slotsPerWorker"];
+  const int64_t per_worker = slots ? slots.integer().value_or(0) : 1;
+  int64_t workers = 0;
+  for (const PodGroup& group : at.work.groups) {
+    if (group.role != "Worker") continue;
+    if (!group.pods) return;
+    workers = *group.pods;
+    const auto gpus = static_cast<int64_t>(group.gpus_per_pod());
+    if (gpus > 0 && slots && per_worker > gpus) {
+      report.add("RANK010", slots,
+                 fmt::format("{} slots on {}: two ranks meet on one card", per_worker,
+                             counted(static_cast<double>(gpus), "GPU")));
+    }
+  }
+  for (const PodGroup& group : at.work.groups) {
+    if (group.role != "Launcher" || group.main() == nullptr) continue;
+    const auto option = group.main()->command.option({"np", "n"});
+    const auto processes = option ? count_of(option->value) : std::nullopt;
+    if (group.main()->command.launcher() != Launcher::kMpirun || !processes) continue;
+    if (per_worker <= 0 || *processes <= workers * per_worker) continue;
+    report.add_at_word(
+        "RANK011", *option->word,
+        fmt::format("{} processes for {} with {} slots each: mpirun finds not enough "
+                    "slots",
+                    *processes, counted(static_cast<double>(workers), "worker"), per_worker));
+  }
+}
+
 void volcano_plugin(const Case& at, Report& report) {
   if (at.work.kind != WorkloadKind::kVolcanoJob) return;
   const Ref plugins = at.work.spec()["plugins"];
@@ -417,6 +453,7 @@ constexpr Rule kRules[] = {
     {"RANK011", ContainerRule{nodes_against_pods, Needs::kWholeObject}},
     {"RANK013", ContainerRule{world_size_written_in, Needs::kWholeObject}},
     {"RANK015", PodRule{job_without_index, Needs::kWholeObject}},
+    {"RANK010 RANK011", WorkloadRule{mpi_slots, Needs::kWholeObject}},
     {"RANK016", WorkloadRule{volcano_plugin, Needs::kWholeObject}},
     {"RANK017", ContainerRule{worlds_of_one, Needs::kWholeObject}},
     {"RANK019", WorkloadRule{trainer_left_out}},

@@ -52,6 +52,36 @@ void literal_address(const Case& at, Report& report) {
   }
 }
 
+// MASTER_ADDR from the pod's own address, in a template that makes several pods.
+void own_address(const Case& at, Report& report) {
+  if (at.pods->pods.value_or(0) < 2) return;
+  for (const std::string_view name : {"MASTER_ADDR", "PET_MASTER_ADDR"}) {
+    const Ref entry = find_item(at.container->node["env"], "name", name);
+    const Ref path = entry["valueFrom"]["fieldRef"]["fieldPath"];
+    if (path.text() != "status.podIP" && path.text() != "status.hostIP") continue;
+    report.add("RDZV003", path,
+               fmt::format("{} is each pod's own address: {} pods will not find each other", name,
+                           *at.pods->pods));
+  }
+}
+
+// Volcano gives pods names and lists of hosts only through its plugin svc.
+void volcano_names(const Case& at, Report& report) {
+  if (at.work.kind != WorkloadKind::kVolcanoJob || !at.work.is_spread()) return;
+  const Ref plugins = at.work.spec()["plugins"];
+  const bool has_names = plugins.key("svc") != nullptr || plugins.key("pytorch") != nullptr ||
+                         plugins.key("mpi") != nullptr || plugins.key("tensorflow") != nullptr ||
+                         plugins.key("ray") != nullptr;
+  if (has_names) return;
+  for (const Word& word : at.container->command.words()) {
+    const bool is_host = contains(word.text, "_HOSTS") && contains(word.text, "VC_");
+    if (!is_host && !contains(word.text, "/etc/volcano/")) continue;
+    report.add_at_word("RDZV005", word,
+                       "the hosts of a Volcano Job are known only with its plugin svc");
+    return;
+  }
+}
+
 bool is_headless(Ref service) { return service["spec"]["clusterIP"].text() == "None"; }
 
 void check_service(const Case& at, const Object& service, const MasterAddress& master,
@@ -227,6 +257,8 @@ constexpr Rule kRules[] = {
     {"RDZV001 RDZV003", ContainerRule{literal_address}},
     {"RDZV002 RDZV004", ContainerRule{service_kind}},
     {"RDZV002", ObjectRule{service_itself}},
+    {"RDZV003", ContainerRule{own_address}},
+    {"RDZV005", ContainerRule{volcano_names, Needs::kWholeObject}},
     {"RDZV005", ContainerRule{name_without_subdomain, Needs::kWholeObject}},
     {"RDZV006", ContainerRule{ports_of_the_node}},
     {"RDZV007", ContainerRule{port_value}},

@@ -41,6 +41,12 @@ void pods_left_running(const Case& at, Report& report) {
   if ((!is_mpi && at.work.kind != WorkloadKind::kPytorchJob) || !at.work.is_spread()) return;
   const Ref spec = at.work.spec();
   const Ref run = spec["runPolicy"];
+  const bool is_misplaced = !is_mpi && spec["cleanPodPolicy"] && !run["cleanPodPolicy"];
+  if (is_misplaced) {
+    report.add_at_key("RST002", spec, "cleanPodPolicy",
+                      "cleanPodPolicy is read below runPolicy; here it is dropped, and None holds");
+    return;
+  }
   const Ref policy = run["cleanPodPolicy"] ? run["cleanPodPolicy"] : spec["cleanPodPolicy"];
   if (at.work.gpus() == 0 || (policy && policy.text() != "None")) return;
   const std::string_view when = is_mpi ? "when the launcher has ended" : "when one pod has failed";
@@ -157,10 +163,17 @@ void failure_policy(const Case& at, Report& report) {
   }
 }
 
+// What a launcher starts is a training unless its name says that it serves.
 bool names_training(const Container& container) {
   const Word* script = container.command.script();
   if (script == nullptr) return false;
-  return contains(script->text, "train") || contains(script->text, "finetune");
+  if (contains(script->text, "train") || contains(script->text, "finetune")) return true;
+  const bool is_launched = container.command.launcher() == Launcher::kTorchrun ||
+                           container.command.launcher() == Launcher::kDeepspeed;
+  for (const std::string_view part : {"serv", "infer", "api", "app", "web", "demo", "generat"}) {
+    if (contains(script->text, part)) return false;
+  }
+  return is_launched;
 }
 
 void never_ends(const Case& at, Report& report) {
