@@ -54,7 +54,8 @@ bool is_conditional(const Context& context, NodeId node) {
 void check_spawn(Context& context) {
   const Call* spawn = spawn_of(context);
   if (spawn == nullptr) return;
-  if (reads_environment(context, "LOCAL_RANK") && !is_conditional(context, spawn->node)) {
+  if (reads_environment(context, "LOCAL_RANK") && !is_conditional(context, spawn->node) &&
+      !context.guards.of(spawn->node).callers_unknown) {
     context.add("RUN022", Severity::kWarning, spawn->node,
                 "this script reads LOCAL_RANK, which torchrun sets, and spawns processes of its "
                 "own: under torchrun every process starts a whole set of them");
@@ -89,6 +90,7 @@ void check_written_identity(Context& context) {
       continue;
     }
     if (context.script.literal(one.value).empty() || is_conditional(context, one.node)) continue;
+    if (context.guards.of(one.node).callers_unknown) continue;
     if (first == kNoNode) first = one.node;
     if (names.find(name) == std::string::npos) (names += names.empty() ? "" : ", ") += name;
   }

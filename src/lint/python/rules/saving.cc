@@ -32,8 +32,23 @@ bool differs_by_rank(const Context& context, const Call& save) {
                              "node", "gpu", "host", "tmp"});
 }
 
+// "if args.should_save": some other file may have set it on one rank only.
+bool may_be_guarded(const Context& context, const Call& save) {
+  const SyntaxTree& tree = context.tree;
+  for (NodeId at = tree.parent(save.node); at != kNoNode; at = tree.parent(at)) {
+    if (tree.is(at, "function_definition")) return false;
+    if (tree.is(at, "if_statement") &&
+        mentions_any(tree.text(tree.child(at, "condition")),
+                     {"should_save", "save_logs", "do_save", "should_log", "should_write"})) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void check_all_ranks(Context& context) {
   for (const Call* save : context.script.calls_to("torch.save")) {
+    if (may_be_guarded(context, *save)) continue;
     const Guard guard = context.guards.of(save->node);
     if (guard.some() || guard.ordered || guard.callers_unknown || differs_by_rank(context, *save)) {
       continue;
