@@ -44,6 +44,15 @@ std::string dashed(std::string_view option) {
   return out;
 }
 
+// The Python file that a command runs, by its name.
+bool names_training(std::string_view word) {
+  if (!word.ends_with(".py")) return false;
+  const std::string_view name = word.substr(word.rfind('/') + 1);
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  return (has("train") || has("tune") || has("main.py")) && !has("data") && !has("prep") &&
+         !has("eval") && !has("test");
+}
+
 bool is_python(std::string_view word) {
   const std::string_view name = word.substr(word.rfind('/') + 1);
   return name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == name.npos;
@@ -118,13 +127,7 @@ void ShellScript::find_launches() {
           (name == "accelerate" && i + 1 < words.size() && words[i + 1] == "launch") ||
           name == "deepspeed";
       const bool script =
-          is_python(word) && i + 1 < words.size() &&
-          std::any_of(words.begin() + static_cast<ptrdiff_t>(i), words.end(),
-                      [](const std::string& w) {
-                        return w.ends_with(".py") &&
-                               (w.find("train") != w.npos || w.find("main") != w.npos ||
-                                w.find("tune") != w.npos || w.find("run") != w.npos);
-                      });
+          is_python(word) && std::any_of(words.begin(), words.end(), names_training);
       const bool launcher_follows =
           script && std::any_of(words.begin(), words.end(), [](const std::string& w) {
             return w.starts_with("torch.distributed.");

@@ -22,8 +22,13 @@ void check_local_rank_argument(Context& context) {
     return;
   }
   for (const Call* call : context.script.calls_to("add_argument")) {
-    const std::string_view option = context.script.literal(context.script.argument(*call, "", 0));
-    if (option != "--local_rank" && option != "--local-rank") continue;
+    std::string_view option;
+    for (const NodeId argument :
+         context.tree.children(context.tree.child(call->node, "arguments"))) {
+      const std::string_view text = context.script.literal(argument);
+      if (text == "--local_rank" || text == "--local-rank") option = text;
+    }
+    if (option.empty()) continue;
     context.add("RUN020", Severity::kWarning, call->node,
                 fmt::format("torchrun gives no {}: it keeps its default on every process; read "
                             "LOCAL_RANK from the environment",

@@ -104,6 +104,16 @@ bool is_repeated(const Context& context, const Call& save) {
   });
 }
 
+// Written in, or a name that no caller fills anew.
+bool is_fixed(const Context& context, NodeId path, FunctionId function) {
+  const SyntaxTree& tree = context.tree;
+  if (tree.is(path, "string") || tree.is(path, "attribute")) return true;
+  if (!tree.is(path, "identifier")) return false;
+  if (function == kModule) return true;
+  const auto& parameters = context.script.functions()[static_cast<size_t>(function)].parameters;
+  return std::count(parameters.begin(), parameters.end(), tree.text(path)) == 0;
+}
+
 // Overwritten again and again under one name, and read at the next start: a kill while it is
 // written leaves nothing.
 void check_in_place(Context& context) {
@@ -114,7 +124,7 @@ void check_in_place(Context& context) {
   }
   for (const Call* save : context.script.calls_to("torch.save")) {
     const NodeId path = path_of(context, *save);
-    if (path == kNoNode) continue;
+    if (!is_fixed(context, path, save->function)) continue;
     const bool again = is_repeated(context, *save);
     if (!again) continue;
     const std::string text = with_sources(context, path, save->function);

@@ -25,6 +25,19 @@ bool is_static(const ShellScript& script, const Launch& launch) {
   return !script.option(launch, "rdzv-endpoint") && (!backend || backend->value == "static");
 }
 
+bool is_address(std::string_view text) {
+  return std::count(text.begin(), text.end(), '.') == 3 &&
+         text.find_first_not_of("0123456789.") == text.npos && !text.starts_with("127.") &&
+         text != "0.0.0.0";
+}
+
+void add_written_address(ShellScript& script, NodeId node, std::string_view address) {
+  script.add("RUN024", Severity::kWarning, node,
+             fmt::format("the address {} is written in: a rescheduled pod or another allocation "
+                         "has another one",
+                         address));
+}
+
 void check_meeting(ShellScript& script, const Launch& launch, int nodes) {
   if (const auto standalone = script.option(launch, "standalone")) {
     script.add("RUN029", Severity::kError, standalone->node,
@@ -33,7 +46,13 @@ void check_meeting(ShellScript& script, const Launch& launch, int nodes) {
   }
   for (const std::string_view name : {"rdzv-endpoint", "master-addr"}) {
     const auto address = script.option(launch, name);
-    if (!address || !is_this_machine(address->value)) continue;
+    if (!address) continue;
+    const std::string_view host =
+        std::string_view(address->value).substr(0, address->value.find(':'));
+    if (is_address(host) && !script.value_of("MASTER_ADDR")) {
+      add_written_address(script, address->node, host);
+    }
+    if (!is_this_machine(address->value)) continue;
     script.add("RUN030", Severity::kError, address->node,
                fmt::format("{} is each node itself: the {} nodes do not find each other",
                            address->value, nodes));
@@ -98,19 +117,10 @@ void check_gpus(ShellScript& script, const Launch& launch) {
                          *count > gpus ? "the last ones find no device" : "some GPUs stay idle"));
 }
 
-bool is_address(std::string_view text) {
-  return std::count(text.begin(), text.end(), '.') == 3 &&
-         text.find_first_not_of("0123456789.") == text.npos && !text.starts_with("127.") &&
-         text != "0.0.0.0";
-}
-
 void check_address(ShellScript& script) {
   for (const ShellVariable& variable : script.variables()) {
     if (!variable.name.starts_with("MASTER_ADDR") || !is_address(variable.value)) continue;
-    script.add("RUN024", Severity::kWarning, variable.node,
-               fmt::format("the address {} is written in: a rescheduled pod or another allocation "
-                           "has another one",
-                           variable.value));
+    add_written_address(script, variable.node, variable.value);
     return;
   }
 }
