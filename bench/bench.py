@@ -321,6 +321,8 @@ def main() -> int:
         bench_simulation()
     print("\nstep hooks, with and without:", flush=True)
     subprocess.run([sys.executable, str(ROOT / "bench/hooks.py")])
+    print("\nlinting scripts:", flush=True)
+    subprocess.run([sys.executable, str(ROOT / "bench/lint_scripts.py")])
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(ROWS, indent=1))
     return 0

@@ -24,9 +24,9 @@ std::string canonical(std::string name) {
 
 std::string_view root_of(std::string_view dotted) { return dotted.substr(0, dotted.find('.')); }
 
-constexpr size_t kMaxChain = 32;    // parts of a dotted name
-constexpr size_t kMaxTargets = 16;  // functions of one name; more are not told apart
-constexpr size_t kMaxUses = 256;    // looked at for one name
+constexpr size_t kMaxChain = 32;       // parts of a dotted name
+constexpr ptrdiff_t kMaxTargets = 16;  // functions of one name; more are not told apart
+constexpr size_t kMaxUses = 256;       // looked at for one name
 
 }  // namespace
 
@@ -122,7 +122,9 @@ void Script::add_function(NodeId node) {
     }
   }
   function.outer = enclosing(node);
-  by_name_.emplace(function.name, static_cast<FunctionId>(functions_.size()));
+  const FunctionId id = static_cast<FunctionId>(functions_.size());
+  by_name_.emplace(function.name, id);
+  if (function.name == "__init__") constructors_.emplace(function.class_name, id);
   functions_.push_back(std::move(function));
 }
 
@@ -274,23 +276,24 @@ std::vector<FunctionId> Script::targets_of(const Call& call) const {
   if (call.imported || call.name.empty()) return out;
   const bool dotted = call.name.find('.') != std::string::npos;
   const auto [begin, end] = by_name_.equal_range(call.last());
-  for (auto at = begin; at != end && out.size() < kMaxTargets; ++at) {
+  if (std::distance(begin, end) > kMaxTargets) return out;
+  for (auto at = begin; at != end; ++at) {
     const Function& function = functions_[static_cast<size_t>(at->second)];
     if (function.class_name.empty() != dotted) out.push_back(at->second);
   }
-  if (dotted) return out;
-  const auto [first, last] = by_name_.equal_range("__init__");
-  for (auto at = first; at != last && out.size() < kMaxTargets; ++at) {
-    if (functions_[static_cast<size_t>(at->second)].class_name == call.name) {
-      out.push_back(at->second);
-    }
-  }
+  const auto made = constructors_.find(call.name);
+  if (!dotted && made != constructors_.end()) out.push_back(made->second);
   return out;
 }
 
 std::vector<Script::Use> Script::uses_of(FunctionId id) const {
   const Function& function = functions_[static_cast<size_t>(id)];
   std::vector<Use> out;
+  if (function.name != "__init__" &&
+      std::distance(by_name_.lower_bound(function.name), by_name_.upper_bound(function.name)) >
+          kMaxTargets) {
+    return out;
+  }
   const std::string_view callee = function.name == "__init__" ? function.class_name : function.name;
   size_t looked_at = 0;
   const auto [begin, end] = by_last_.equal_range(callee);

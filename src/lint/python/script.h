@@ -101,9 +101,10 @@ class Script {
   std::vector<Function> functions_;
   std::vector<Call> calls_;
   std::vector<Assignment> assignments_;
-  std::multimap<std::string_view, size_t> by_target_;       // into assignments_
-  std::multimap<std::string_view, size_t> by_last_;         // into calls_
-  std::multimap<std::string_view, FunctionId> by_name_;     // into functions_
+  std::multimap<std::string_view, size_t> by_target_;                 // into assignments_
+  std::multimap<std::string_view, size_t> by_last_;                   // into calls_
+  std::multimap<std::string_view, FunctionId> by_name_;               // into functions_
+  std::map<std::string_view, FunctionId, std::less<>> constructors_;  // by class
   std::multimap<std::string_view, NodeId> function_names_;  // identifiers that are no callee
 };
 
