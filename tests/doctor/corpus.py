@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import scenarios
-from job_log import Job
+from job_log import LAYOUTS, Job
 
 LIMIT_S = 60
 NOISE_WORLD, NOISE_PER_NODE = 64, 8

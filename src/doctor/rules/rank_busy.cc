@@ -10,12 +10,11 @@ namespace {
 
 constexpr int64_t kWarmUp = 5;  // collectives in which a cold compiler may be what is late
 
-void finish(const Case& of, Draft& draft, Hypotheses& out) {
+void finish(Draft& draft, Hypotheses& out) {
   draft.rule_out("network: the late rank had not called the collective");
   draft.fix(
       "a longer timeout for that phase: init_process_group(timeout=...), or a monitored barrier");
   draft.fix("let the other ranks work too: sharded saves, distributed evaluation, a shared cache");
-  (void)of;
   out.push_back(draft.done());
 }
 
@@ -51,7 +50,7 @@ void late_in_timeout(const Case& of, const TimeoutView& view, Hypotheses& out) {
                          "others gave up: it still compiles, loads or builds a cache",
                          rank_list(busy), view.op, view.sequence));
   if (!sure) draft.fix("look at that rank: top, py-spy dump; is its compile cache empty?");
-  finish(of, draft, out);
+  finish(draft, out);
 }
 
 // The others wait for rank 0's key in the store.
@@ -67,7 +66,7 @@ void store_key(const Case& of, Hypotheses& out) {
   draft.show(waits).rank(0);
   draft.message("rank 0 had not come to the first collective of a group when the others gave up" +
                 (was.what.empty() ? std::string() : ": " + was.what.substr(0, 80)));
-  finish(of, draft, out);
+  finish(draft, out);
 }
 
 // A barrier or a collective without a watchdog's line: who is missing is told by the store's keys.
@@ -99,7 +98,7 @@ void barrier(const Case& of, Hypotheses& out) {
   draft.show(lines).show(did);
   for (const int rank : missing) draft.rank(rank);
   draft.message(rank_list(missing) + " did not come to the barrier in time");
-  finish(of, draft, out);
+  finish(draft, out);
 }
 
 // Init started on some ranks and never completed: the others have not come to the first collective.
@@ -121,7 +120,8 @@ void init_without_end(const Case& of, Hypotheses& out) {
   for (int rank = 0; rank < of.world_size(); ++rank) {
     if (!started.contains(rank)) missing.push_back(rank);
   }
-  if (missing.empty()) {
+  // Where nobody completes, it is not that one is late.
+  if (missing.empty() && !complete.empty()) {
     for (const int rank : started) {
       if (!complete.contains(rank)) missing.push_back(rank);
     }
@@ -135,7 +135,7 @@ void init_without_end(const Case& of, Hypotheses& out) {
       " has no \"Init COMPLETE\": the first collective waits for it, and no timeout counts "
       "there");
   draft.fix("py-spy dump of that rank; device_id= in init_process_group makes init eager");
-  finish(of, draft, out);
+  finish(draft, out);
 }
 
 // Stacks alone: a loader that does not answer.
@@ -159,7 +159,7 @@ void stuck_loader(const Case& of, Hypotheses& out) {
                          "storage that does not answer"
                        : "a rank waits for its data loader");
   draft.fix("multiprocessing_context='spawn', cv2.setNumThreads(0), OMP_NUM_THREADS=1");
-  finish(of, draft, out);
+  finish(draft, out);
 }
 
 }  // namespace

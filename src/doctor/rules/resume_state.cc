@@ -35,7 +35,7 @@ double number_after(std::string_view text, std::string_view key) {
   return std::nan("");
 }
 
-// Steps of one rank (the lowest that prints any), in their order.
+// Steps with a loss of one rank (the first that prints any), in their order.
 std::vector<Point> course(const Case& of) {
   std::vector<Point> out;
   int rank = -2;
@@ -48,7 +48,7 @@ std::vector<Point> course(const Case& of) {
     for (const auto key : {"learning_rate", "learning rate", "lr"}) {
       if (std::isnan(point.lr)) point.lr = number_after(record->text, key);
     }
-    out.push_back(point);
+    if (!std::isnan(point.loss)) out.push_back(point);
   }
   return out;
 }
