@@ -1,0 +1,140 @@
+"""shanty doctor on what real torch and the real torchrun print when a job goes wrong (gloo)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from conftest import SHANTY
+
+SCRIPT = Path(__file__).parent / "doctor" / "real_fault.py"
+LIMIT_S = 180
+AT_ONCE = 3
+
+
+@dataclass
+class Fault:
+    name: str
+    classes: set[str]  # right answers
+    ranks: set[int] | None = None  # the culprit, where a rank is one
+    env: dict = field(default_factory=dict)
+    small: str = ""  # a file system of 1 MiB: "shm", "disk"
+    launcher: str = "torchrun"
+
+
+FAULTS = [
+    Fault("raise", {"rank_died_early"}, {1}),
+    Fault("import", {"rank_died_early", "driver_image"}, {1}),
+    Fault("shapes", {"collective_desync"}, env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}),
+    Fault("stopped", {"rank_busy", "process_frozen"}, {1}, launcher="ranks"),
+    Fault("late", {"rank_busy"}, {1}, launcher="ranks"),
+    Fault("memory", {"host_oom"}, {1}),
+    Fault("killed", {"host_oom"}, {1}),
+    Fault("shm", {"shm"}, small="shm"),
+    Fault("descriptors", {"host_limits"}, {1}),
+    Fault("disk", {"checkpoint"}, {0}, small="disk"),
+    Fault("truncated", {"checkpoint"}),
+    Fault("port", {"port_in_use"}),
+    Fault("missing", {"launch_config", "rendezvous_store"}, launcher="missing"),
+    Fault("world", {"launch_config", "rendezvous_store"}, launcher="world"),
+    Fault("none", set()),
+]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(fault, **more):
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **fault.env, **more}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        if name not in more:
+            env.pop(name, None)
+    return env
+
+
+def in_small_file_system(fault, directory, command):
+    """The command with 1 MiB of /dev/shm or of disk, in a mount namespace of its own."""
+    if not fault.small:
+        return command
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("needs root to mount a small file system")
+    where = "/dev/shm" if fault.small == "shm" else str(directory)
+    size = "1m" if fault.small == "shm" else "64k"
+    return ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size={size} none {where} && exec "$@"', "-", *command]
+
+
+def run_torchrun(fault, directory, logs):
+    port, busy = free_port(), None
+    if fault.name == "port":
+        busy = socket.socket(socket.AF_INET6)
+        busy.bind(("::", port))
+        busy.listen()
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--nnodes=1",
+               "--node-rank=0", "--master-addr=localhost", f"--master-port={port}", "--log-dir", str(logs / "torchrun"),
+               "--tee", "3", str(SCRIPT), fault.name, str(directory)]
+    with open(logs / "job.log", "wb") as out:
+        subprocess.run(in_small_file_system(fault, directory, command), stdout=out, stderr=subprocess.STDOUT,
+                       env=environment(fault), timeout=LIMIT_S, check=False)
+    if busy:
+        busy.close()
+
+
+def run_ranks(fault, directory, logs):
+    """Ranks without a launcher that would end the others: each has a log of its own."""
+    port = free_port()
+    worlds = {"missing": [3, 3], "world": [2, 3]}.get(fault.name, [2, 2])
+    ranks = []
+    for rank, world in enumerate(worlds):
+        env = environment(fault, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world),
+                          MASTER_ADDR="localhost", MASTER_PORT=str(port))
+        with open(logs / f"rank_{rank}.log", "wb") as out:
+            ranks.append(subprocess.Popen([sys.executable, str(SCRIPT), fault.name, str(directory)], env=env,
+                                          stdout=out, stderr=subprocess.STDOUT))
+    for rank, process in enumerate(ranks):
+        if fault.name == "stopped" and rank == 1:
+            process.kill()  # it stopped itself; rank 0 has given up by now
+        process.wait(timeout=LIMIT_S)
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    base = tmp_path_factory.mktemp("real")
+
+    def one(fault):
+        directory, logs = base / fault.name / "data", base / fault.name / "logs"
+        directory.mkdir(parents=True)
+        logs.mkdir()
+        (run_torchrun if fault.launcher == "torchrun" else run_ranks)(fault, directory, logs)
+        result = subprocess.run([str(SHANTY), "doctor", "--json", str(logs)], capture_output=True, text=True)
+        return result.returncode, json.loads(result.stdout)["findings"], logs
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = {fault.name: pool.submit(one, fault) for fault in FAULTS}
+    return futures
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_finds_real_fault(verdicts, fault):
+    code, findings, logs = verdicts[fault.name].result()
+    loud = [finding for finding in findings if finding["severity"] != "info"]
+    told = json.dumps(loud[:3], indent=1) + "\n" + "\n".join(
+        path.read_text(errors="replace")[-3000:] for path in logs.glob("*.log"))
+    if not fault.classes:
+        assert not loud and code == 0, told
+        return
+    assert loud and loud[0]["class"] in fault.classes, told
+    assert code == 1
+    if fault.ranks is not None:
+        assert set(loud[0]["subject"]["ranks"]) == fault.ranks, told
