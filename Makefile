@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON := build/venv/bin/python
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup packages demo test unit bench bench-ckpt bench-peers fuzz soak asan tsan format lint clean
+.PHONY: all setup packages demo test unit bench bench-ckpt bench-doctor bench-peers fuzz soak asan tsan format lint clean
 
 all: packages
 	@cmake --preset release >/dev/null
@@ -27,6 +27,10 @@ bench: setup all
 # Checkpoints beside their peers; needs fio for the ceilings of the disk.
 bench-ckpt: setup all
 	@$(PYTHON) bench/ckpt.py
+
+# How fast the doctor reads logs, beside grep.
+bench-doctor: setup all
+	@$(PYTHON) bench/doctor.py
 
 # Peers that are not in build/venv; see bench/peers.txt.
 bench-peers: setup

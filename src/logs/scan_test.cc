@@ -1,0 +1,248 @@
+#include "logs/scan.h"
+
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "logs/block_reader.h"
+#include "logs/walk.h"
+
+namespace shanty {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+constexpr int64_t kAround = 1'764'417'600'000'000'000;  // 2025-11-29T12:00:00Z
+
+LogBook scan_text(std::string text, const std::string& name = "job.log") {
+  LogScanner scanner;
+  const auto source = memory_source(std::move(text));
+  scanner.scan(*source, {.name = name, .around_unix_ns = kAround, .time_at = nullptr});
+  return scanner.finish();
+}
+
+const Record* find(const LogBook& book, std::string_view event) {
+  for (const Record& record : book.records) {
+    if (record.event == event) return &record;
+  }
+  return nullptr;
+}
+
+TEST(Scan, TellsLineRankAndCaptures) {
+  const LogBook book = scan_text(
+      "hello\n\n[rank3]:[E1129 10:04:05.123456789 ProcessGroupNCCL.cpp:616] [PG ID 0 PG GUID "
+      "0(default_pg) Rank 3] [Rank 3] Watchdog caught collective operation timeout: "
+      "WorkNCCL(SeqNum=19, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for "
+      "1800030 milliseconds before timing out.\n");
+  const Record* record = find(book, "timeout");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->line, 3u);
+  EXPECT_EQ(record->rank, 3);
+  EXPECT_EQ(record->number("seq"), 19);
+  EXPECT_EQ(record->get("op"), "ALLREDUCE");
+  EXPECT_EQ(record->number("ran"), 1800030);
+}
+
+TEST(Scan, ReadsTimeoutsOfAllVersions) {
+  for (const char* work :
+       {"WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800030 milliseconds",
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800030 milliseconds",
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=5, NumelOut=5, Timeout(ms)=1800000) ran for "
+        "1800030 milliseconds"}) {
+    const LogBook book = scan_text(
+        "[E ProcessGroupNCCL.cpp:455] [Rank 2] Watchdog caught collective operation timeout: " +
+        std::string(work) + " before timing out.\n");
+    const Record* record = find(book, "timeout");
+    ASSERT_NE(record, nullptr) << work;
+    EXPECT_EQ(record->rank, 2) << work;
+    EXPECT_EQ(record->get("op"), "ALLREDUCE") << work;
+    EXPECT_EQ(record->number("timeout"), 1800000) << work;
+  }
+}
+
+TEST(Scan, KnowsRanksOfProcessesFromInitLines) {
+  const LogBook book = scan_text(
+      "h-1:77:80 [0] NCCL INFO comm 0x55 rank 9 nranks 16 cudaDev 0 busId 1000 - Init COMPLETE\n"
+      "h-1:77:81 [0] misc/socket.cc:5 NCCL WARN socketProgress: Connection closed by remote peer "
+      "h-2<4000>\n");
+  const Record* record = find(book, "nccl_peer_closed");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->rank, 9);
+  EXPECT_EQ(record->get("peer"), "h-2<4000>");
+}
+
+TEST(Scan, SplitsGenerationsAtRestarts) {
+  const LogBook book = scan_text(
+      "ValueError: first\nINFO:torch.distributed.elastic.agent.server.api:[default] Worker group "
+      "FAILED. 3/3 attempts left; will restart worker group\nValueError: second\n");
+  std::vector<int> generations;
+  for (const Record& record : book.records) {
+    if (record.event == "exception") generations.push_back(record.generation);
+  }
+  EXPECT_THAT(generations, testing::ElementsAre(0, 1));
+}
+
+TEST(Scan, ReadsTheVisibleStateOfProgressBarsAndCrLf) {
+  const LogBook book = scan_text("10%\r20%\rMemoryError: \r\nMemoryError: x\r\n");
+  const Record* record = find(book, "host_memory");
+  ASSERT_NE(record, nullptr);
+  EXPECT_THAT(record->text, HasSubstr("MemoryError"));
+}
+
+TEST(Scan, KeepsMemoryFlatAndCountsWhatItDrops) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "OSError: [Errno 24] Too many open files\n";
+  const LogBook book = scan_text(std::move(text));
+  size_t kept = 0;
+  for (const Record& record : book.records) kept += record.event == "fd_limit" ? 1 : 0;
+  EXPECT_EQ(kept, kKeepFirst + kKeepLast);
+  EXPECT_EQ(book.records.back().line, 5000u);
+  EXPECT_EQ(book.not_kept.at("fd_limit"), 5000 - kKeepFirst - kKeepLast);
+}
+
+TEST(Scan, CutsGiantLinesAndSaysSo) {
+  std::string text(3 * BlockReader::kBlockBytes, 'x');
+  text += "\nMemoryError: after\n";
+  const LogBook book = scan_text(std::move(text));
+  ASSERT_NE(find(book, "host_memory"), nullptr);
+  EXPECT_EQ(find(book, "host_memory")->line, 2u);
+  EXPECT_THAT(book.notes, Contains(HasSubstr("were cut")));
+}
+
+TEST(Scan, ReadsUtf16) {
+  std::string text = "\xff\xfe";
+  for (const char c : std::string("a\nMemoryError: x\n")) {
+    text += c;
+    text += '\0';
+  }
+  const LogBook book = scan_text(std::move(text));
+  ASSERT_NE(find(book, "host_memory"), nullptr);
+  EXPECT_EQ(find(book, "host_memory")->line, 2u);
+}
+
+std::string gzip(const std::string& text) {
+  std::string out(compressBound(text.size()) + 64, '\0');
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+std::string tar_of(const std::string& name, const std::string& content) {
+  std::string block(512, '\0');
+  name.copy(block.data(), 100);
+  const std::string size = fmt::format("{:011o}", content.size());
+  size.copy(block.data() + 124, 11);
+  block[156] = '0';
+  std::string("ustar").copy(block.data() + 257, 5);
+  std::fill(block.begin() + 148, block.begin() + 156, ' ');
+  unsigned sum = 0;
+  for (const char c : block) sum += static_cast<unsigned char>(c);
+  fmt::format("{:06o}", sum).copy(block.data() + 148, 6);
+  block[154] = '\0';
+  std::string padded = content;
+  padded.resize((content.size() + 511) / 512 * 512, '\0');
+  return block + padded + std::string(1024, '\0');
+}
+
+struct Walked {
+  std::vector<std::pair<std::string, std::string>> files;
+  std::vector<std::string> notes;
+};
+
+Walked walk_file(const std::string& name, const std::string& content) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path, std::ios::binary) << content;
+  Walked out;
+  WalkOptions options;
+  options.file = [&](FoundFile& file) {
+    const auto text = read_all(file.bytes, 1u << 30);
+    if (text) {
+      out.files.emplace_back(file.name.substr(file.name.rfind('/') + 1), *text);
+    } else {
+      out.notes.push_back(text.error().message);
+    }
+  };
+  options.note = [&](std::string note) { out.notes.push_back(std::move(note)); };
+  EXPECT_TRUE(walk(path, options).ok());
+  return out;
+}
+
+TEST(Walk, OpensCompressedFilesAndArchives) {
+  EXPECT_EQ(walk_file("a.log.gz", gzip("hello\n")).files[0].second, "hello\n");
+  EXPECT_EQ(walk_file("a.log.zst", zstd("hello\n")).files[0].second, "hello\n");
+  EXPECT_EQ(walk_file("two.gz", gzip("a\n") + gzip("b\n")).files[0].second, "a\nb\n");
+  const Walked archive = walk_file("l.tar.gz", gzip(tar_of("rank_3.log", "hello\n")));
+  ASSERT_EQ(archive.files.size(), 1u);
+  EXPECT_EQ(archive.files[0].first, "l.tar.gz: rank_3.log");
+  EXPECT_EQ(archive.files[0].second, "hello\n");
+}
+
+TEST(Walk, SaysWhatIsTornOrDamaged) {
+  std::string torn = gzip(std::string(100'000, 'x') + "\n");
+  torn.resize(torn.size() / 2);
+  EXPECT_THAT(walk_file("torn.gz", torn).notes, Contains(HasSubstr("ends in the middle")));
+  std::string bad = zstd("hello");
+  bad[6] = '\x7f';
+  bad.resize(8);
+  EXPECT_EQ(walk_file("bad.zst", bad).notes.size(), 1u);
+  EXPECT_THAT(walk_file("cut.tar", tar_of("a", std::string(5000, 'x')).substr(0, 1500)).notes,
+              Contains(HasSubstr("ends in the middle")));
+}
+
+TEST(Walk, FailsForAPathThatIsNotThere) {
+  WalkOptions options;
+  EXPECT_FALSE(walk("/does/not/exist", options).ok());
+}
+
+// Unfolds for ever, as a bomb would.
+class Endless : public ByteSource {
+ public:
+  Endless() {
+    std::string zeros(1u << 20, '\0');
+    frame_ = zstd(zeros);
+  }
+  Result<size_t> read(char* out, size_t capacity) override {
+    const size_t size = std::min(capacity, frame_.size());
+    std::copy_n(frame_.data(), size, out);
+    return size;
+  }
+
+ private:
+  std::string frame_;
+};
+
+TEST(Decompress, StopsBombs) {
+  const auto source = decompress(Compression::kZstd, std::make_unique<Endless>());
+  std::string buffer(1u << 20, '\0');
+  uint64_t total = 0;
+  while (true) {
+    const auto got = source->read(buffer.data(), buffer.size());
+    if (!got) {
+      EXPECT_THAT(got.error().message, HasSubstr("bomb"));
+      break;
+    }
+    total += *got;
+    ASSERT_LT(total, 2 * kFreeExpandBytes);
+  }
+}
+
+}  // namespace
+}  // namespace shanty
