@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -92,6 +94,47 @@ void sizes(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// NCCL_DEBUG_SUBSYS=COLL prints every call: the first number at which ranks differ.
+void calls(const Case& of, Hypotheses& out) {
+  struct Call {
+    std::string what;
+    const Record* line = nullptr;
+  };
+  std::map<int64_t, std::map<int, Call>> by_count;
+  for (const Record* record : of.all("nccl_op")) {
+    if (record->rank < 0) continue;
+    const int64_t count = std::strtoll(std::string(record->get("count")).c_str(), nullptr, 16);
+    const std::string what =
+        std::string(record->get("op")) + " of " + std::string(record->get("numel")) + " elements";
+    by_count[count].emplace(record->rank, Call{what, record});
+  }
+  for (const auto& [count, ranks] : by_count) {
+    std::map<std::string, std::vector<int>> groups;
+    for (const auto& [rank, call] : ranks) groups[call.what].push_back(rank);
+    if (groups.size() < 2) continue;
+    // With several communicators numbers repeat; then no group is a majority.
+    const auto most = std::max_element(
+        groups.begin(), groups.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    if (most->second.size() * 2 < ranks.size()) return;
+    Draft draft(of, "HANG101", "collective_desync", 0.85, Nearness::kStructure);
+    for (const auto& [what, who] : groups) {
+      draft.show(ranks.at(who.front()).line);
+      if (what == most->first && groups.size() > 1 && most->second.size() * 2 > ranks.size())
+        continue;
+      for (const int rank : who) draft.rank(rank);
+    }
+    draft.message(fmt::format(
+        "from call {} on the ranks differ: {} where others call {}", count,
+        groups.begin()->first == most->first ? groups.rbegin()->first : groups.begin()->first,
+        most->first));
+    draft.rule_out("network: the ranks call different things");
+    draft.fix("find the branch that only some ranks take");
+    if (of.has("timeout") || of.has("nccl_error") || !of.trained()) out.push_back(draft.done());
+    return;
+  }
+}
+
 void reports(const Case& of, Hypotheses& out) {
   const Records lines = of.all("desync_behind");
   if (lines.empty()) return;
@@ -173,6 +216,7 @@ void collective_desync_rule(const Case& of, Hypotheses& out) {
   fingerprints(of, out);
   sizes(of, out);
   reports(of, out);
+  calls(of, out);
   const auto views = view_timeouts(of);
   if (!views.empty()) timeouts(of, views.front(), out);
 }

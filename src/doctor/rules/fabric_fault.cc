@@ -33,7 +33,10 @@ void fabric_fault_rule(const Case& of, Hypotheses& out) {
   if (events.empty() && errors.empty()) {
     if (down.empty() || !of.has("timeout")) return;
   }
-  if (events.empty() && !errors.empty() && !of.trained() && !of.has("nccl_rings")) return;
+  const bool saw_start = of.has("nccl_bootstrap") || of.has("nccl_init") || of.has("nccl_network");
+  if (events.empty() && !errors.empty() && !of.trained() && !of.has("nccl_rings") && saw_start) {
+    return;
+  }
   Draft draft(of, "NET104", "fabric_fault", events.empty() ? 0.85 : 0.94,
               events.empty() ? Nearness::kStructure : Nearness::kCause);
   draft.show(events).show(down).show(errors);

@@ -14,6 +14,8 @@ constexpr std::array<int64_t, 31> kHardwareXids = {
     48,  54,  56,  57,  58,  61,  62,  63,  64,  68,  69,  74,  79,  92,  94, 95,
     110, 119, 120, 121, 140, 143, 144, 145, 146, 147, 148, 149, 150, 154, 155};
 
+constexpr double kColdShare = 0.5;  // of the usual power
+
 bool is_hardware(const Record& xid) {
   const int64_t number = xid.number("xid");
   return std::find(kHardwareXids.begin(), kHardwareXids.end(), number) != kHardwareXids.end();
@@ -42,6 +44,29 @@ std::string meaning(int64_t xid) {
   }
 }
 
+// Busy and cold: a card that says 100 % while it draws far less than the others.
+void idle_power(const Case& of, Hypotheses& out) {
+  std::vector<double> draws;
+  for (const GpuFact& gpu : of.facts().gpus) {
+    if (gpu.power_w > 0) draws.push_back(gpu.power_w);
+  }
+  if (draws.size() < 3 || !of.has("timeout")) return;
+  std::nth_element(draws.begin(), draws.begin() + static_cast<std::ptrdiff_t>(draws.size() / 2),
+                   draws.end());
+  const double usual = draws[draws.size() / 2];
+  for (const GpuFact& gpu : of.facts().gpus) {
+    if (gpu.utilisation < 95 || gpu.power_w <= 0 || gpu.power_w > usual * kColdShare) continue;
+    Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.7, Nearness::kStructure);
+    draft.node(gpu.node).device(fmt::format("GPU {} {}", gpu.index, gpu.bus)).show(gpu.where);
+    draft.message(fmt::format(
+        "GPU {} of {} claims {} % use at {:.0f} W, where others draw {:.0f} W: it "
+        "hangs",
+        gpu.index, gpu.node.empty() ? "the node" : gpu.node, gpu.utilisation, gpu.power_w, usual));
+    draft.fix("dmesg -T | grep -i xid on that node; reset the card");
+    out.push_back(draft.done());
+  }
+}
+
 }  // namespace
 
 void gpu_hw_fabricmgr_rule(const Case& of, Hypotheses& out) {
@@ -52,7 +77,7 @@ void gpu_hw_fabricmgr_rule(const Case& of, Hypotheses& out) {
   const Records errors =
       of.all({"gpu_ecc", "gpu_nvlink", "gpu_lost", "gpu_hw_error", "nccl_p2p_disabled"});
   const Records fabric = of.all({"fabric_manager", "nccl_nvls"});
-  Records sick_gpus;
+  idle_power(of, out);
   if (!xids.empty() || !errors.empty()) {
     Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.95);
     const Record& first = xids.empty() ? *errors.front() : *xids.front();

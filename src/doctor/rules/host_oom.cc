@@ -26,7 +26,7 @@ Records silent_kills(const Case& of) {
   for (const Record* record : of.all("loader_killed")) {
     if (record->get("signal").starts_with("Killed")) out.push_back(record);
   }
-  for (const Record* record : of.all({"sigkill", "killed"})) out.push_back(record);
+  for (const Record* record : of.all({"sigkill", "killed", "exit_137"})) out.push_back(record);
   for (const Record* record : of.all({"slurm_exit", "mpi_exit"})) {
     if (record->get("what").find("illed") != std::string_view::npos ||
         record->get("signal") == "9") {

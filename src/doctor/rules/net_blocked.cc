@@ -119,9 +119,14 @@ void swallowed(const Case& of, Hypotheses& out) {
   const Records empty = of.all({"store_closed", "store_retry"});
   const bool stuck_store = of.has("connected") && !empty.empty();
   if (of.has("nccl_rings") || of.trained()) return;
-  if (!has_sidecar(of) && !(stuck_nccl && !of.has("nccl_connect") && !bad_interface(of))) return;
+  const bool quiet_nccl = stuck_nccl && !of.has("nccl_connect") && !bad_interface(of);
+  if (!has_sidecar(of) && !quiet_nccl && !(stuck_store && !of.has("rdzv_done"))) return;
   if (!stuck_nccl && !stuck_store && !of.has("client_timeout")) return;
-  Draft draft(of, "NET102", "net_blocked", has_sidecar(of) ? 0.88 : 0.5, Nearness::kStructure);
+  Draft draft(of, "NET102", "net_blocked",
+              has_sidecar(of) ? 0.88
+              : stuck_store   ? 0.62
+                              : 0.5,
+              Nearness::kStructure);
   draft.show(bootstrap).show(empty).show(of.all("client_timeout"));
   if (has_sidecar(of)) {
     draft.blame(of.all("istio"));

@@ -16,6 +16,7 @@ std::string_view why_bad(std::string_view ifc, std::string_view list, bool sever
     return "it is a bridge of this host only";
   }
   if (list.find(":169.254.") != list.npos) return "it has a link-local address";
+  if (list.find(":172.17.") != list.npos && several_nodes) return "172.17.x is docker's bridge";
   if ((ifc == "lo" || list.find("127.0.") != list.npos) && several_nodes) {
     return "it is the loopback";
   }
@@ -127,6 +128,29 @@ void same_host(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// Nodes that advertise addresses of different networks.
+void subnets(const Case& of, Hypotheses& out) {
+  if (!connection_failed(of) || of.trained() || of.has("nccl_rings")) return;
+  std::map<std::string, Records> networks;  // by the first two numbers of the address
+  for (const Record* record : of.all("nccl_bootstrap")) {
+    const std::string_view ip = record->get("ip");
+    const size_t second = ip.find('.', ip.find('.') + 1);
+    if (second != ip.npos) networks[std::string(ip.substr(0, second))].push_back(record);
+  }
+  if (networks.size() < 2) return;
+  Draft draft(of, "NET101", "net_interface", 0.72, Nearness::kStructure);
+  const Records* fewest = &networks.begin()->second;
+  for (const auto& [network, records] : networks) {
+    draft.show(records.front());
+    if (records.size() < fewest->size()) fewest = &records;
+  }
+  draft.blame(*fewest).device(std::string(fewest->front()->get("ifc")));
+  draft.message("the ranks advertise addresses of different networks: some use another interface");
+  draft.rule_out("a blocked network: the addresses do not belong together");
+  draft.fix("NCCL_SOCKET_IFNAME= the interface of the network that all nodes share");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void net_interface_rule(const Case& of, Hypotheses& out) {
@@ -134,6 +158,7 @@ void net_interface_rule(const Case& of, Hypotheses& out) {
   gloo_loopback(of, out);
   bad_address(of, out);
   same_host(of, out);
+  subnets(of, out);
 }
 
 }  // namespace shanty

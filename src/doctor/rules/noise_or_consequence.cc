@@ -44,11 +44,23 @@ void barrier_device(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// Lines that speak of an end that had another cause, or of nothing at all.
+void echoes(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"dump_store_gone", "gil", "entire_process_down", "nccl_magic"});
+  if (lines.empty()) return;
+  Draft draft(of, "NCCL190", "noise_or_consequence", 0.5, Nearness::kSymptom);
+  draft.severity(Severity::kNote).show(lines);
+  draft.message("lines that look fatal and only follow from the end of the job");
+  draft.fix("look for what came before them");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void noise_or_consequence_rule(const Case& of, Hypotheses& out) {
   one_exabyte(of, out);
   barrier_device(of, out);
+  echoes(of, out);
 }
 
 }  // namespace shanty

@@ -57,7 +57,7 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
   const bool silent_hang =
       views.empty() && !channels.empty() && one_node && !of.trained() && !of.failed();
   if (wc || switched_off(of)) return;
-  if (!counts && !(first_hangs && (one_node || !channels.empty())) && !silent_hang) return;
+  if (!counts && !(first_hangs && one_node) && !silent_hang) return;
   if (of.has("xid") || of.has("gpu_ecc")) return;
   const double confidence = counts ? 0.85 : channels.empty() ? 0.65 : first_hangs ? 0.85 : 0.5;
   Draft draft(of, "GPU104", "p2p_acs", confidence, Nearness::kStructure);

@@ -34,6 +34,21 @@ void port_in_use_rule(const Case& of, Hypotheses& out) {
         "on one node");
     out.push_back(draft.done());
   }
+  // Two jobs at one store.
+  std::set<std::string> jobs;
+  std::set<std::string> endpoints;
+  for (const Record* record : of.all("launch_run_id"))
+    jobs.insert(std::string(record->get("value")));
+  for (const Record* record : of.all("launch_endpoint")) {
+    endpoints.insert(std::string(record->get("value")));
+  }
+  if (jobs.size() > 1 && endpoints.size() == 1 && !of.trained() && lines.empty()) {
+    Draft draft(of, "RDZV102", "port_in_use", 0.7, Nearness::kStructure);
+    draft.show(of.all({"launch_run_id", "launch_endpoint"})).blame(of.all("launch_run_id"));
+    draft.message(fmt::format("{} jobs share the store at {}", jobs.size(), *endpoints.begin()));
+    draft.fix("another port for each job");
+    out.push_back(draft.done());
+  }
   if (!ports.empty()) {
     Draft draft(of, "RDZV102", "port_in_use", 0.93);
     draft.show(ports).blame(ports);

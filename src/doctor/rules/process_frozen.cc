@@ -1,10 +1,40 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
 
 namespace shanty {
 
+namespace {
+
+// A rank whose stack is inside the call of NCCL that starts a collective: the counters say that it
+// never called.
+void inside_nccl(const Case& of, Hypotheses& out) {
+  for (const StackFact& stack : of.facts().stacks) {
+    const auto inside =
+        std::find_if(stack.frames.begin(), stack.frames.end(), [](const auto& frame) {
+          return frame.find("ncclAllReduce") != frame.npos ||
+                 frame.find("ncclGroupEnd") != frame.npos ||
+                 frame.find("ncclLaunch") != frame.npos || frame.find("ncclProxy") != frame.npos;
+        });
+    if (inside == stack.frames.end()) continue;
+    Draft draft(of, "HANG104", "process_frozen", 0.85, Nearness::kStructure);
+    draft.show({stack.where.file, stack.where.line, *inside}).show(of.all({"timeout", "counters"}));
+    draft.rank(stack.rank);
+    draft.message(fmt::format("rank {} is stuck inside a call of NCCL", stack.rank));
+    draft.rule_out("a rank that never called the collective: its stack is in the call");
+    draft.fix(
+        "another NCCL or driver version; gdb -p PID for the native stacks of its proxy thread");
+    out.push_back(draft.done());
+    return;
+  }
+}
+
+}  // namespace
+
 void process_frozen_rule(const Case& of, Hypotheses& out) {
+  inside_nccl(of, out);
   const Records stuck = of.all("watchdog_stuck");
   const Records kernel = of.all({"hung_task", "d_state", "nfs_down", "lustre"});
   const Records gil = of.all("gil");

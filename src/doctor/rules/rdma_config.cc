@@ -185,7 +185,8 @@ void completion_at_start(const Case& of, Hypotheses& out) {
   bool protection = false;
   for (const Record* record : errors) protection |= record->number("status") == 4;
   if (!events.empty() && !access) return;
-  if (!access && !protection && (of.trained() || of.has("nccl_rings"))) return;
+  const bool saw_start = of.has("nccl_bootstrap") || of.has("nccl_init") || of.has("nccl_network");
+  if (!access && !protection && (of.trained() || of.has("nccl_rings") || !saw_start)) return;
   std::set<std::string> hosts;
   Draft draft(of, "NCCL102", "rdma_config", access ? 0.85 : 0.7, Nearness::kStructure);
   draft.show(events).show(errors).blame(errors);
@@ -201,6 +202,34 @@ void completion_at_start(const Case& of, Hypotheses& out) {
   draft.rule_out("status 5 (flushed): always a consequence of another error");
   draft.fix("ibv_devinfo on all nodes: active_mtu, port state, GID; they must agree");
   draft.fix("ib_write_bw between the two nodes");
+  out.push_back(draft.done());
+}
+
+// The first collective between nodes never ends, over RDMA, without an error.
+void first_collective(const Case& of, Hypotheses& out) {
+  const auto views = view_timeouts(of);
+  if (views.empty() || !views.front().first_collective || !views.front().all_there) return;
+  if (!of.several_nodes() || of.has("nccl_wc_error") || of.has("nccl_modify_qp")) return;
+  Records networks;
+  for (const Record* record : of.all("nccl_network")) {
+    if (record->get("net") != "Socket") networks.push_back(record);
+  }
+  if (networks.empty()) return;
+  std::set<std::string> connected;
+  for (const Record* record : of.all("nccl_rings")) connected.insert(record->node);
+  Draft draft(of, "NCCL102", "rdma_config", 0.65, Nearness::kStructure);
+  draft.show(views.front().lines).show(networks);
+  for (const Record* record : networks) {
+    if (!connected.contains(record->node)) draft.node(record->node);
+  }
+  if (!draft.blames_someone()) draft.blame(networks);
+  draft.message(
+      "the first collective between the nodes never ends over RDMA: they do not reach each "
+      "other there (GID, MTU, VLAN, subnet)");
+  draft.rule_out("desync: all ranks wait in the same first collective");
+  draft.fix(
+      "ib_write_bw between the two nodes; show_gids; NCCL_IB_DISABLE=1 decides whether it is "
+      "RDMA");
   out.push_back(draft.done());
 }
 
@@ -236,6 +265,7 @@ void rdma_config_rule(const Case& of, Hypotheses& out) {
   lost_nic(of, out);
   gpu_direct(of, out);
   completion_at_start(of, out);
+  first_collective(of, out);
   gid(of, out);
 }
 

@@ -95,6 +95,23 @@ void closed(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// Agents lost the store, and nothing says why its host went away.
+void lost(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"rdzv_connection", "rdzv_timeout", "rdzv_victim"});
+  if (lines.empty() || of.has("client_timeout") || !of.unresolved().empty() || blocked(of)) return;
+  const bool only_victims = !of.has("rdzv_connection") && !of.has("rdzv_timeout");
+  Draft draft(of, "RDZV101", "rendezvous_store", only_victims ? 0.45 : 0.6,
+              only_victims ? Nearness::kPeers : Nearness::kStructure);
+  draft.show(lines).show(of.all({"hosts_store", "launch_endpoint"})).blame(lines.front());
+  draft.message(
+      "the agents cannot reach the rendezvous store any more, or too few nodes came to it: "
+      "the agent that hosted it left, or never started");
+  draft.fix(
+      "find the agent that left first: its log ends before the others'; restart all of them "
+      "together");
+  out.push_back(draft.done());
+}
+
 // Clients that should meet hold on to different stores.
 void out_of_step(const Case& of, Hypotheses& out) {
   const Record* joined = of.first("clients_joined");
@@ -149,6 +166,7 @@ void rendezvous_store_rule(const Case& of, Hypotheses& out) {
   out_of_step(of, out);
   nobody_hosts(of, out);
   refused(of, out);
+  lost(of, out);
 }
 
 }  // namespace shanty

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int64_t kThrottledUs = 1'000'000;
 constexpr double kMixedSpeed = 0.5;
+constexpr double kWaitingShare = 0.4;  // of a step
 
 void clocks(const Case& of, Hypotheses& out) {
   const Records lines = of.all("slowdown");
@@ -40,7 +42,7 @@ void cpus(const Case& of, Hypotheses& out) {
   }
   if (!unset && !hot && !too_many) return;
   Draft draft(of, "PERF101", "slow", hot ? 0.85 : unset ? 0.75 : 0.5, Nearness::kStructure);
-  draft.severity(hot || unset ? Severity::kWarning : Severity::kNote);
+  draft.severity(Severity::kWarning);
   draft.show(threads).show(throttled).show(of.all({"threads", "cpu_max"})).show(advice);
   draft.blame(hot ? throttled : unset ? threads : advice);
   draft.message(unset || hot
@@ -52,8 +54,40 @@ void cpus(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+double number_after(std::string_view text, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    const size_t at = text.find(key);
+    if (at == text.npos) continue;
+    size_t from = at + key.size();
+    while (from < text.size() && std::string_view(" :='\"").find(text[from]) != text.npos) ++from;
+    const std::string rest(text.substr(from, 24));
+    char* end = nullptr;
+    const double value = std::strtod(rest.c_str(), &end);
+    if (end != rest.c_str()) return value;
+  }
+  return -1;
+}
+
+// Steps that say how long they waited for data, where it is most of their time.
+Records waiting_steps(const Case& of) {
+  Records out;
+  size_t told = 0;
+  for (const Record* record : of.all("step")) {
+    const double data = number_after(record->text, {"data_time_ms", "data_time", "data_wait_ms",
+                                                    "data_wait", "data_ms", "data_s"});
+    const double step = number_after(record->text, {"step_time_ms", "step_time", "iter_time",
+                                                    "batch_time", "step_ms", "step_s"});
+    if (data < 0 || step <= 0) continue;
+    ++told;
+    if (data > step * kWaitingShare) out.push_back(record);
+  }
+  if (out.size() * 2 < told) out.clear();
+  return out;
+}
+
 void loader(const Case& of, Hypotheses& out) {
-  const Records lines = of.all("slow_loader");
+  Records lines = of.all("slow_loader");
+  if (lines.empty()) lines = waiting_steps(of);
   if (lines.empty()) return;
   Draft draft(of, "PERF101", "slow", 0.7);
   draft.severity(Severity::kWarning).show(lines).blame(lines);

@@ -108,6 +108,8 @@ constexpr EventRow kRows[] = {
     {"glibc_abort", kFatal, "double free or corruption", ""},
     {"segfault", kFatal, "Segmentation fault", ""},
     {"fatal_python", kFatal, "Fatal Python error", R"~(Fatal Python error: (?P<what>.*))~"},
+    {"exit_137", kFatal, "xit code 137", ""},
+    {"busy", kFact, "Map", R"~(^(?P<what>Map(?: \(num_proc=\d+\))?: +\d.{0,60}))~", Keep::kSeries},
     {"killed", kFatal, "Killed", R"~(^(?:.*: line \d+: +\d+ )?Killed\b)~"},
     {"mpi_exit", kFatal, "exited on signal", R"~(rank (?P<a>\d+) .*exited on signal (?P<signal>\d+))~"},
     {"slurm_oom", kCause, "oom_kill event", R"~(Detected (?P<n>\d+) oom[_-]kill event)~"},
