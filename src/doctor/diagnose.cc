@@ -8,6 +8,7 @@
 #include "doctor/case.h"
 #include "doctor/readers/readers.h"
 #include "doctor/rule.h"
+#include "doctor/structured.h"
 #include "doctor/weigh.h"
 
 namespace shanty {
@@ -86,7 +87,6 @@ std::vector<std::string> names_of(const LogBook& book, const ClusterFacts& facts
 }  // namespace
 
 Diagnosis diagnose(const CaseFiles& files, const DiagnoseOptions& options) {
-  (void)options;
   Diagnosis out;
   ClusterFacts facts;
   for (const Input& input : files.inputs) read_input(input, facts, out.notes);
@@ -94,6 +94,8 @@ Diagnosis diagnose(const CaseFiles& files, const DiagnoseOptions& options) {
   const Case of(files.logs, facts);
   Hypotheses hypotheses;
   for (size_t i = 0; i < kRuleCount; ++i) kRules[i](of, hypotheses);
+  add_flight_findings(files, hypotheses, out.notes);
+  add_run_findings(files, options, hypotheses, out.notes);
   out.findings = weigh(std::move(hypotheses));
   for (Finding& finding : out.findings) complete(finding);
   out.names = names_of(files.logs, facts);

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "causes/finding.h"
 #include "doctor/input.h"
@@ -20,6 +22,9 @@ struct CaseFiles {
 
 struct DiagnoseOptions {
   int64_t now_unix_ns = 0;  // what is in the run directory ends here, if it still goes on
+  // Called between two looks at a job that runs and stands still, until it is decided whether it
+  // hangs. Empty: it is judged by one look.
+  std::function<void(Duration)> wait = nullptr;
 };
 
 struct Diagnosis {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <unistd.h>
@@ -35,6 +36,7 @@ extern const Verb kDoctorVerb = {
     .summary = "say why a job hung, crashed or crawls: rank, node, evidence",
     .examples =
         "  shanty doctor logs/                     every log of a job, in any layout\n"
+        "  shanty doctor train                     a run by its name: one that hangs now, too\n"
         "  kubectl logs -l job=train --prefix --tail=-1 | shanty doctor -\n"
         "  shanty doctor logs.tar.zst pods.yaml dmesg.txt --format markdown --redact",
     .hidden = false,
@@ -87,7 +89,9 @@ int run_doctor(int argc, char** argv) {
     fmt::print(stderr, "shanty doctor: {}\n", files.error().message);
     return kExitEnvironment;
   }
-  Diagnosis diagnosis = diagnose(*files, {.now_unix_ns = system_clock().unix_time_ns()});
+  Diagnosis diagnosis =
+      diagnose(*files, {.now_unix_ns = system_clock().unix_time_ns(),
+                        .wait = [](Duration time) { std::this_thread::sleep_for(time); }});
   diagnosis.notes.insert(diagnosis.notes.begin(), files->notes.begin(), files->notes.end());
   if (options.redact) diagnosis = redacted(diagnosis);
   Output().write(STDOUT_FILENO, render(diagnosis, options));

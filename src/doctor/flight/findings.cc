@@ -123,7 +123,7 @@ class Writer {
     const std::vector<int> ranks = ranks_of(set_, cause.ranks);
     if (cause.groups.empty()) return peer_never_came(cause, ranks);
     const StuckGroup& s = stuck(cause.groups.front());
-    Finding out = start("HANG101", "rank_busy", s.after_timeout ? 0.75 : 0.95);
+    Finding out = start("HANG102", "rank_busy", s.after_timeout ? 0.75 : 0.95);
     out.subject.ranks = ranks;
     const bool one = ranks.size() == 1;
     out.message = fmt::format("{} never arrived at {} of {}: {} of its {} ranks wait there{}; {}",
@@ -149,7 +149,6 @@ class Writer {
     out.fix = {kPySpy,
                "look at what the program does after that place: a branch on the rank, fewer "
                "batches than the others, a save or an evaluation on one rank only"};
-    out.prevent = {"HANG101"};
     return out;
   }
 
@@ -159,7 +158,7 @@ class Writer {
   }
 
   Finding peer_never_came(const Cause& cause, const std::vector<int>& ranks) const {
-    Finding out = start("HANG101", "rank_busy", 0.85);
+    Finding out = start("HANG102", "rank_busy", 0.85);
     out.subject.ranks = ranks;
     out.message = fmt::format(
         "{} never posted the other end of a send or receive: {} waits for it", ranks_text(ranks),
@@ -202,8 +201,7 @@ class Writer {
   Finding mismatch(const Cause& cause) const {
     const StuckGroup& s = stuck(cause.groups.front());
     const bool operation = s.mismatch == Shape::kOperation;
-    Finding out =
-        start(operation ? "HANG103" : "HANG104", "collective_desync", s.majority ? 0.95 : 0.9);
+    Finding out = start("HANG101", "collective_desync", s.majority ? 0.95 : 0.9);
     out.subject.ranks = ranks_of(set_, s.odd);
     const char* what = operation ? "operation" : "shape or dtype";
     std::string usual;
@@ -309,7 +307,8 @@ class Writer {
     if (!cause.p2p.empty()) return p2p_network(cause);
     const StuckGroup& s = stuck(cause.groups.front());
     const bool first = s.seq == 1;
-    Finding out = start("HANG102", first ? "p2p_acs" : "fabric_fault", 0.8);
+    Finding out =
+        start(first ? "GPU104" : "NET104", first ? "p2p_acs" : "fabric_fault", first ? 0.6 : 0.8);
     out.message = fmt::format(
         "all {} ranks of {} arrived at {} with the same operation and shape, "
         "and {} of them did not complete it",
@@ -379,7 +378,7 @@ class Writer {
   }
 
   Finding p2p_network(const Cause& cause) const {
-    Finding out = start("HANG102", "fabric_fault", 0.75);
+    Finding out = start("NET104", "fabric_fault", 0.75);
     out.subject.ranks = ranks_of(set_, cause.ranks);
     const PendingP2p& p2p = analysis_.p2p[cause.p2p.front()];
     out.message = fmt::format(
@@ -393,7 +392,7 @@ class Writer {
   }
 
   Finding p2p_mismatch(const Cause& cause) const {
-    Finding out = start("HANG104", "collective_desync", 0.9);
+    Finding out = start("HANG101", "collective_desync", 0.9);
     out.subject.ranks = ranks_of(set_, cause.ranks);
     const PendingP2p& p2p = analysis_.p2p[cause.p2p.front()];
     out.message = fmt::format("{} do not agree on the size of a send and its receive",
@@ -405,7 +404,7 @@ class Writer {
   }
 
   Finding no_dump(const Cause& cause) const {
-    Finding out = start("HANG105", "rank_died_early", 0.85);
+    Finding out = start("RUN101", "rank_died_early", 0.85);
     if (!cause.groups.empty()) {
       const StuckGroup& s = stuck(cause.groups.front());
       out.subject.ranks = s.without_dump;

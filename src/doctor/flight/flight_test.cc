@@ -61,7 +61,7 @@ TEST(Flight, NamesTheRankThatNeverArrivedAndWhereItWasLast) {
     if (rank != 5) dump.entries.push_back(pending(11));
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG101");
+  EXPECT_EQ(found.code, "HANG102");
   EXPECT_EQ(found.severity, Severity::kError);
   EXPECT_THAT(found.subject.ranks, ElementsAre(5));
   EXPECT_THAT(found.message, HasSubstr("all_reduce #11"));
@@ -85,7 +85,7 @@ TEST(Flight, AnotherOperationIsTheFewersFault) {
     dump.entries.push_back(last);
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG103");
+  EXPECT_EQ(found.code, "HANG101");
   EXPECT_THAT(found.subject.ranks, ElementsAre(2));
   EXPECT_THAT(found.message, HasSubstr("rank 2 called broadcast"));
 }
@@ -97,7 +97,7 @@ TEST(Flight, BetweenTwoRanksNobodyIsBlamedForAnotherShape) {
     dump.entries.push_back(last);
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG104");
+  EXPECT_EQ(found.code, "HANG101");
   EXPECT_THAT(found.subject.ranks, ElementsAre(0, 1));
   EXPECT_THAT(found.message, HasSubstr("[[32]]"));
   EXPECT_THAT(found.message, HasSubstr("[[48]]"));
@@ -110,7 +110,7 @@ TEST(Flight, AnotherDtypeIsFound) {
     dump.entries.push_back(last);
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG104");
+  EXPECT_EQ(found.code, "HANG101");
   EXPECT_THAT(found.subject.ranks, ElementsAre(1));
 }
 
@@ -126,7 +126,7 @@ TEST(Flight, ASkippedCallIsSaidToBeOne) {
     dump.entries.push_back(gather);
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG103");
+  EXPECT_EQ(found.code, "HANG101");
   EXPECT_THAT(found.subject.ranks, ElementsAre(3));
   EXPECT_THAT(found.message, HasSubstr("left one call out"));
 }
@@ -142,7 +142,7 @@ TEST(Flight, UnevenAllToAllIsNoMismatch) {
 TEST(Flight, WhereAllArrivedTheNetworkIsTheSuspect) {
   const auto files = job(4, 10, [](int, TestDump& dump) { dump.entries.push_back(pending(11)); });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG102");
+  EXPECT_EQ(found.code, "NET104");
   EXPECT_EQ(found.failure_class, "fabric_fault");
 }
 
@@ -152,7 +152,7 @@ TEST(Flight, TheRankWhoseDeviceDidNotStartIsNamed) {
     if (rank == 1) dump.entries.back().state = "scheduled";
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG102");
+  EXPECT_EQ(found.code, "NET104");
   EXPECT_THAT(found.subject.ranks, ElementsAre(1));
 }
 
@@ -162,7 +162,7 @@ TEST(Flight, ARankWithoutADumpIsTheSuspect) {
     if (rank == 2) dump.groups.clear();
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG105");
+  EXPECT_EQ(found.code, "RUN101");
   EXPECT_EQ(found.failure_class, "rank_died_early");
   EXPECT_THAT(found.subject.ranks, ElementsAre(2));
 }
@@ -175,7 +175,7 @@ TEST(Flight, RingsThatWrappedAtDifferentPointsAreCompared) {
     dump.first_record = lost;
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG101");
+  EXPECT_EQ(found.code, "HANG102");
   EXPECT_THAT(found.subject.ranks, ElementsAre(1));
 }
 
@@ -214,7 +214,7 @@ TEST(Flight, FollowsNestedGroupsToTheRankThatWaitsForNobody) {
     files.push_back({fmt::format("dump_{}", rank), "", to_pickle(dump)});
   }
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG101");
+  EXPECT_EQ(found.code, "HANG102");
   EXPECT_THAT(found.subject.ranks, ElementsAre(5));
   EXPECT_THAT(found.message, HasSubstr("more wait because of that"));
 }
@@ -266,7 +266,7 @@ TEST(Flight, AReceiveWithoutItsSendNamesTheSender) {
     if (rank == 2) dump.entries.push_back(p2p("nccl:recv 2<-1", 1, "started"));
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG101");
+  EXPECT_EQ(found.code, "HANG102");
   EXPECT_THAT(found.subject.ranks, ElementsAre(0));
   EXPECT_THAT(found.message, HasSubstr("2 ranks wait"));
 }
@@ -278,7 +278,7 @@ TEST(Flight, ASendAndAReceiveOfOtherSizesDoNotFit) {
     dump.entries.push_back(e);
   });
   const Finding found = only_finding(diagnose_flight(files));
-  EXPECT_EQ(found.code, "HANG104");
+  EXPECT_EQ(found.code, "HANG101");
   EXPECT_THAT(found.subject.ranks, ElementsAre(0, 1));
 }
 
@@ -376,9 +376,9 @@ struct RealCase {
 
 TEST(Flight, FindsWhatHappenedInRealGlooJobs) {
   const RealCase cases[] = {
-      {"hang_during", "HANG101", {1}},          {"hang_after", "HANG101", {1}},
-      {"optype_during", "HANG103", {0, 1}},     {"optype_after", "HANG103", {0, 1}},
-      {"mismatch_enqueued", "HANG104", {0, 1}}, {"healthy_after", "HANG107", {}},
+      {"hang_during", "HANG102", {1}},          {"hang_after", "HANG102", {1}},
+      {"optype_during", "HANG101", {0, 1}},     {"optype_after", "HANG101", {0, 1}},
+      {"mismatch_enqueued", "HANG101", {0, 1}}, {"healthy_after", "HANG107", {}},
       {"healthy_during", "HANG107", {}},
   };
   if (diagnose_real("hang_during").empty()) GTEST_SKIP() << "../shared/fr-dumps is not there";

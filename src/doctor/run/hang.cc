@@ -148,7 +148,7 @@ class Judge {
   }
 
   Finding stopped_finding(const Ranks& stopped) const {
-    Finding out = start("HANG110", "process_frozen", 0.98, stopped);
+    Finding out = start("HANG104", "process_frozen", 0.98, stopped);
     const Ranks others = filter(view_, [](const RankNow& rank) { return !is_stopped(rank); });
     out.message = fmt::format("the process of {} is stopped (state {})", names(stopped),
                               stopped.front()->process_state);
@@ -185,7 +185,7 @@ class Judge {
   // Some do something of their own while others stand where collectives are.
   Finding busy_finding(const Ranks& busy, const Ranks& waiting) const {
     const RankNow& first = *busy.front();
-    Finding out = start("HANG101", "rank_busy", 0.9, busy);
+    Finding out = start("HANG102", "rank_busy", 0.9, busy);
     out.message = fmt::format(
         "{} never arrived: {} in {} for {} while {} {} in {}; {}", names(busy),
         busy.size() == 1 ? "it is" : "they are", first.phase, age(last_sign(first)), names(waiting),
@@ -236,7 +236,7 @@ class Judge {
   }
 
   Finding behind_finding(const Ranks& behind) const {
-    Finding out = start("HANG101", "rank_busy", 0.7, behind);
+    Finding out = start("HANG102", "rank_busy", 0.7, behind);
     out.message =
         fmt::format("{} {} behind at step {}: {}", names(behind), behind.size() == 1 ? "is" : "are",
                     behind.front()->step, since_text());
@@ -260,7 +260,7 @@ class Judge {
   }
 
   Finding earlier_finding(const Ranks& earlier) const {
-    Finding out = start("HANG101", "rank_busy", 0.75, earlier);
+    Finding out = start("HANG102", "rank_busy", 0.75, earlier);
     out.message = fmt::format(
         "{} never arrived: still in forward for {} while the others are further "
         "({}); {}",
@@ -285,7 +285,7 @@ class Judge {
   }
 
   Finding spinning_finding(const Ranks& spinning) const {
-    Finding out = start("HANG101", "rank_busy", 0.65, spinning);
+    Finding out = start("HANG102", "rank_busy", 0.65, spinning);
     out.message = fmt::format(
         "{} likely never arrived: all are in {}, but {} computes ({:.1f} CPUs) "
         "while the others sleep; {}",
@@ -297,7 +297,7 @@ class Judge {
   }
 
   Finding all_waiting_finding(const Ranks& waiting) const {
-    Finding out = start("HANG102", "fabric_fault", 0.5, waiting);
+    Finding out = start("HANG199", "fabric_fault", 0.5, waiting);
     out.message =
         fmt::format("all ranks stand where they exchange gradients ({}), and none moves; {}",
                     phases_text(view_), since_text());

@@ -50,7 +50,7 @@ TEST(Hang, NamesTheRankThatIsElsewhere) {
   const HangVerdict verdict = judge_hang(view);
   ASSERT_EQ(verdict.findings.size(), 1U);
   const Finding& found = verdict.findings.front();
-  EXPECT_EQ(found.code, "HANG101");
+  EXPECT_EQ(found.code, "HANG102");
   EXPECT_THAT(found.subject.ranks, ElementsAre(2));
   EXPECT_THAT(found.subject.nodes, ElementsAre("node-1"));
   EXPECT_THAT(found.message, HasSubstr("rank 2 never arrived: it is in data"));
@@ -62,7 +62,7 @@ TEST(Hang, AStoppedProcessIsNamedAtOnce) {
   view.ranks[1].process_state = 'T';
   const HangVerdict verdict = judge_hang(view);
   ASSERT_EQ(verdict.findings.size(), 1U);
-  EXPECT_EQ(verdict.findings.front().code, "HANG110");
+  EXPECT_EQ(verdict.findings.front().code, "HANG104");
   EXPECT_THAT(verdict.findings.front().subject.ranks, ElementsAre(1));
   EXPECT_THAT(verdict.findings.front().fix.front(), HasSubstr("kill -CONT 101"));
 }
@@ -85,7 +85,7 @@ TEST(Hang, ARankStillInForwardIsEarlierThanTheOthers) {
 TEST(Hang, EqualRanksAreSaidToBeUndecided) {
   const HangVerdict verdict = judge_hang(waiting(20));
   ASSERT_EQ(verdict.findings.size(), 1U);
-  EXPECT_EQ(verdict.findings.front().code, "HANG102");
+  EXPECT_EQ(verdict.findings.front().code, "HANG199");
   EXPECT_LE(verdict.findings.front().confidence, 0.5);
   EXPECT_THAT(verdict.findings.front().ruled_out.back(), HasSubstr("cannot tell"));
 }

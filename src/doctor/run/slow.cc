@@ -151,7 +151,7 @@ class SlowWriter {
   void find_loader() {
     const double share = median_shares(ranks_).data;
     if (share < kLoaderShare) return;
-    Finding out = base_finding("PERF101", Severity::kWarning, 0.9, run_);
+    Finding out = base_finding("PERF107", Severity::kWarning, 0.9, run_);
     out.message = fmt::format(
         "the ranks wait for data {:.0f} % of the time: with a loader that keeps "
         "up, steps would take {} instead of {}",

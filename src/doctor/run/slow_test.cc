@@ -116,7 +116,7 @@ TEST(Slow, RanksThatTakeTurnsAreNoStraggler) {
 TEST(Slow, FindsThatAllWaitForTheLoader) {
   const auto findings =
       diagnose_slow(run_of(4, 200, [](int, uint64_t) { return Parts{.data = 100}; }));
-  const Finding* found = find(findings, "PERF101");
+  const Finding* found = find(findings, "PERF107");
   ASSERT_NE(found, nullptr);
   EXPECT_THAT(found->message, HasSubstr("51 %"));
   EXPECT_EQ(find(findings, "PERF102"), nullptr);
