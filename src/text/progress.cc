@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "text/utf8.h"
 
@@ -107,7 +108,8 @@ void ProgressLine::draw() {
   const TerminalTraits traits = traits_();
   last_draw_ = clock_.now();
   if (!traits.tty) {
-    write_(format_progress(progress_, std::string::npos) + "\n");
+    write_(fmt::format("shanty {}  {}\n", format_local_time_of_day(clock_.unix_time_ns()),
+                       format_progress(progress_, std::string::npos)));
     return;
   }
   // The last column stays free: a full line would wrap and could not be taken away again.

@@ -9,6 +9,7 @@ namespace shanty {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -106,8 +107,9 @@ TEST_F(ProgressLineTest, WithoutATerminalItIsALineNowAndThen) {
   Progress changed = sample();
   changed.state = "restarting";
   progress.update(changed);
-  const std::string whole = format_progress(sample(), 200) + "\n";
-  EXPECT_EQ(text_, whole + "log\n" + whole + "restarting | restarts 1\n");
+  const std::string whole = std::string("shanty ..:..:..  step 811/5000 .* restarts 1\n");
+  EXPECT_THAT(text_,
+              MatchesRegex(whole + "log\n" + whole + "shanty ..:..:..  restarting . restarts 1\n"));
 }
 
 TEST(CutToWidth, CutsTextAndKeepsColoursWhole) {
