@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace shanty::follow {
+
+// What a line of a pod's log is. The log holds what the agent prints when it is not on a terminal:
+// the ranks' output, and between it sentences of its own.
+struct OutputLine {
+  enum class From {
+    kRank,
+    kAgent,     // "shanty 04:31:51  generation 1: 2 ranks on 2 nodes"
+    kProgress,  // "shanty 04:31:51  step 812/5000 16% loss 2.31 | ...", "... waiting: ..."
+  };
+  From from = From::kRank;
+  std::string_view text;  // of the agent: without the time; else the line
+};
+
+OutputLine read_output_line(std::string_view line);
+
+}  // namespace shanty::follow

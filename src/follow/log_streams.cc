@@ -1,0 +1,103 @@
+#include "follow/log_streams.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <thread>
+#include <utility>
+
+#include "follow/log_tail.h"
+
+namespace shanty::follow {
+namespace {
+
+constexpr Duration kAgainAfter = std::chrono::milliseconds(500);
+constexpr int kMaxFailures = 20;  // in a row
+
+bool has_output(const PodState& pod) {
+  const ContainerState* trainer = pod.trainer();
+  return trainer != nullptr && trainer->phase != ContainerState::Phase::kWaiting;
+}
+
+bool shows_all(const PodState& pod) { return pod.run_dir_stays; }
+
+}  // namespace
+
+struct LogStreams::Stream {
+  std::string pod;
+  std::string container;
+  std::atomic<bool> is_ended = false;  // the container prints nothing more
+  std::jthread thread;
+};
+
+LogStreams::LogStreams(kube::Client& client, MessageQueue& queue, std::stop_token stop)
+    : client_(client), queue_(queue), stop_(std::move(stop)) {}
+LogStreams::~LogStreams() = default;
+
+bool LogStreams::wants(const PodState& pod) const {
+  if (!has_output(pod) || streams_.contains(pod.uid)) return false;
+  if (shows_all(pod) && pod.node_rank > 0) return false;
+  return open_.size() < kMaxStreams;
+}
+
+void LogStreams::on_pod(const PodState& pod) {
+  if (wants(pod)) {
+    auto stream = std::make_unique<Stream>();
+    stream->pod = pod.name;
+    stream->container = pod.trainer()->name;
+    open_.insert(pod.name);
+    Stream& made = *stream;
+    streams_[pod.uid] = std::move(stream);
+    made.thread = std::jthread([this, &made] {
+      LogTail tail([&](std::string_view line) {
+        queue_.push(LogLine{.pod = made.pod, .line = std::string(line)}, stop_);
+      });
+      const kube::LogOptions options{
+          .container = made.container, .follow = true, .timestamps = true};
+      int failures = 0;
+      while (!stop_.stop_requested() && failures < kMaxFailures) {
+        const bool was_ended = made.is_ended;
+        tail.begin_again();
+        const auto read = client_.logs(client_.access().k8s_namespace, made.pod, options,
+                                       [&](std::string_view bytes) {
+                                         failures = 0;
+                                         tail.feed(bytes);
+                                         return !stop_.stop_requested();
+                                       });
+        // Only a log that was read whole after the container's end has all of it.
+        if (was_ended && (read.ok() || read.error().is_not_found())) break;
+        if (!read.ok() && read.error().is_forbidden()) {
+          queue_.push(Trouble{read.error().message}, stop_);
+          break;
+        }
+        if (!read.ok()) ++failures;
+        if (!client_.wait(kAgainAfter)) break;
+      }
+      tail.finish();
+      queue_.push(LogOver{made.pod}, stop_);
+    });
+  }
+  const auto found = streams_.find(pod.uid);
+  if (found != streams_.end() && pod.has_ended()) found->second->is_ended = true;
+}
+
+void LogStreams::on_pod_gone(const std::string& name) {
+  for (auto& [uid, stream] : streams_) {
+    if (stream->pod == name) stream->is_ended = true;
+  }
+}
+
+void LogStreams::end_all() {
+  for (auto& [uid, stream] : streams_) stream->is_ended = true;
+}
+
+std::vector<PodState> pods_to_read(const std::vector<PodState>& pods) {
+  std::vector<PodState> out;
+  for (const PodState& pod : pods) {
+    if (has_output(pod) && !(shows_all(pod) && pod.node_rank > 0)) out.push_back(pod);
+  }
+  std::ranges::sort(out, {}, &PodState::node_rank);
+  return out;
+}
+
+}  // namespace shanty::follow
