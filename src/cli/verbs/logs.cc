@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "cli/cli_app.h"
 #include "cli/exit_codes.h"
+#include "cli/on/on.h"
 #include "cli/output.h"
 #include "cli/rank_list.h"
 #include "cli/run_choice.h"
@@ -50,7 +51,8 @@ extern const Verb kLogsVerb = {
     .examples =
         "  shanty logs -f                      follow the newest run\n"
         "  shanty logs --rank 0,4-7 --tail 20  the last lines of some ranks\n"
-        "  shanty logs train --grep 'Error|nan' --stream err",
+        "  shanty logs train --grep 'Error|nan' --stream err\n"
+        "  shanty logs -f train --on kubernetes   of a job on a cluster",
     .hidden = false,
     .run = run_logs};
 
@@ -149,6 +151,7 @@ int print_json_lines(const RunDir& run, const LogsOptions& options, const LogVie
 }
 
 int run_logs(int argc, char** argv) {
+  if (asks_for_cluster(argc, argv)) return logs_on(kLogsVerb, argc, argv);
   LogsOptions options;
   const AppPtr app = make_app(kLogsVerb);
   add_options(*app, options);

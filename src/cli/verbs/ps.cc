@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cli/cli_app.h"
 #include "cli/exit_codes.h"
+#include "cli/on/on.h"
 #include "cli/output.h"
 #include "text/json_fields.h"
 #include "telemetry/run_summary.h"
@@ -31,7 +32,8 @@ extern const Verb kPsVerb = {.name = "ps",
                              .summary = "list the runs of this machine, newest first",
                              .examples =
                                  "  shanty ps              the newest runs and how they stand\n"
-                                 "  shanty ps --all --json every run, for a program",
+                                 "  shanty ps --all --json every run, for a program\n"
+                                 "  shanty ps --on kubernetes:lab   the jobs on a cluster",
                              .hidden = false,
                              .run = run_ps};
 
@@ -78,6 +80,7 @@ std::string format_json(const std::vector<RunSummary>& runs) {
 }
 
 int run_ps(int argc, char** argv) {
+  if (asks_for_cluster(argc, argv)) return ps_on(kPsVerb, argc, argv);
   bool json = false;
   bool all = false;
   const AppPtr app = make_app(kPsVerb);

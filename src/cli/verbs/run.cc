@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/on/on.h"
 #include "cli/run_arguments.h"
 #include "cli/verb.h"
 #include "launch/run_command.h"
@@ -19,18 +20,21 @@ int run_run(int argc, char** argv);
 
 extern const Verb kRunVerb = {
     .name = "run",
-    .summary = "run a job here, in torchrun's place; follow it and keep it running",
+    .summary =
+        "run a job here, in torchrun's place, or on a cluster; follow it and keep it running",
     .examples =
         "  shanty run --nproc-per-node 8 train.py --lr 0.1   one node, eight ranks\n"
         "  shanty run job.yaml                               what a job file says\n"
         "  shanty run --nnodes 2 --rdzv-endpoint node0:29400 --nproc-per-node 8 train.py\n"
-        "                                                    the same command on each node",
+        "                                                    the same command on each node\n"
+        "  shanty run job.yaml --on kubernetes               on a cluster; with --help more of it",
     .hidden = false,
     .run = run_run};
 
 namespace {
 
 int run_run(int argc, char** argv) {
+  if (runs_on_cluster(argc, argv)) return run_on(kRunVerb, argc, argv);
   const auto options = read_run_arguments(kRunVerb, argc, argv);
   if (const int* code = std::get_if<int>(&options)) return *code;
   const auto config = make_run_config(std::get<RunOptions>(options));

@@ -9,6 +9,7 @@
 #include "cli/cli_app.h"
 #include "cli/exit_codes.h"
 #include "cli/full_screen.h"
+#include "cli/on/on.h"
 #include "cli/output.h"
 #include "cli/run_choice.h"
 #include "cli/top_view.h"
@@ -29,7 +30,8 @@ extern const Verb kTopVerb = {
     .summary = "show rank by rank what a job is doing now",
     .examples =
         "  shanty top                  the newest run, until q is pressed\n"
-        "  shanty top train --once     one picture of the newest run of the job \"train\"",
+        "  shanty top train --once     one picture of the newest run of the job \"train\"\n"
+        "  shanty top train --on kubernetes   of a job on a cluster",
     .hidden = false,
     .run = run_top};
 
@@ -74,6 +76,7 @@ int show_until_left(const RunDir& run) {
 }
 
 int run_top(int argc, char** argv) {
+  if (asks_for_cluster(argc, argv)) return top_on(kTopVerb, argc, argv);
   std::string spec;
   bool once = false;
   bool json = false;
