@@ -22,7 +22,6 @@ from .sandbox import API_ADDRESS
 NODES = 2
 FIRST_NODE_ADDRESS = "10.244.255.{}"
 TRAIN_IMAGE = "registry.local/ml/train:1"
-SHANTY_IMAGE = "registry.local/shanty:test"
 HERE = Path(__file__).resolve().parent
 
 
@@ -79,13 +78,13 @@ class Cluster:
         """What an image name stands for (kubelet/images.py)."""
         python = sorted({sys.prefix, sys.base_prefix})
         binaries = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-        program = self.directory / "image" / "usr" / "local" / "bin" / "shanty"
+        program = self.directory / "image" / "shanty"
         program.parent.mkdir(parents=True)
         shutil.copy2(self.root / "build" / "shanty", program)
         train = {"binds": python, "env": {"PATH": binaries, "OMP_NUM_THREADS": "1"}, "user": 0}
         return {
             r"registry\.local/ml/.*": train,
-            r".*/shanty(:.*)?": {"root": str(self.directory / "image")},
+            r"(.*/)?shanty(:.*)?": {"root": str(self.directory / "image")},
             r"(docker\.io/)?(library/)?(busybox|alpine)(:.*)?": {"root": str(HERE / "images/alpine")},
         }
 
@@ -130,6 +129,12 @@ class Cluster:
             [str(self.root / "build" / "shanty"), *map(str, args)], capture_output=True, text=True,
             errors="replace", timeout=120, **options,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig), **(env or {})})
+
+    def render(self, path: Path, *args: str) -> list[dict]:
+        """The objects that `shanty render` makes of a job file."""
+        done = self.shanty("render", path.name, *args, cwd=path.parent)
+        assert done.returncode == 0, done.stderr
+        return self.plane.yaml(done.stdout)
 
     def refused(self, thing: dict, namespace: str) -> str:
         """Why the server would not take this object; empty when it would."""

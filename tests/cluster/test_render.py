@@ -18,14 +18,6 @@ BASELINE = {"pod-security.kubernetes.io/enforce": "baseline"}
 NOT_RESTRICTED = {"host-network.yaml", "sharded-rdma.yaml"}  # hostNetwork and RDMA need more
 
 
-def rendered(cluster, path, target, *args):
-    if "render" not in cluster.shanty("--help").stdout:
-        pytest.skip("this build has no `shanty render`")
-    result = cluster.shanty("render", path, "--target", target, *args, cwd=path.parent)
-    assert result.returncode == 0, result.stderr
-    return cluster.plane.yaml(result.stdout)
-
-
 def pod_templates(thing):
     """Every pod template in an object, wherever its kind keeps it."""
     if isinstance(thing, list):
@@ -42,7 +34,7 @@ def pod_templates(thing):
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_server_takes_every_target(cluster, target, job):
-    objects = rendered(cluster, HERE / "jobs" / job, target)
+    objects = cluster.render(HERE / "jobs" / job, "--target", target)
     cluster.need(*TARGETS[target])
     namespace = cluster.new_namespace()
     assert objects
@@ -61,7 +53,7 @@ def test_pods_keep_to_the_pod_security_levels(cluster, job):
     namespace = cluster.new_namespace(**level)
     templates = [
         template for target in TARGETS
-        for template in pod_templates(rendered(cluster, HERE / "jobs" / job, target))
+        for template in pod_templates(cluster.render(HERE / "jobs" / job, "--target", target))
     ]
     assert templates
     for index, template in enumerate(templates):

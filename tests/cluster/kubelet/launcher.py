@@ -73,6 +73,14 @@ def inside(root: str, path: str) -> str:
     raise OSError(errno.ELOOP, f"too many links: {path}")
 
 
+def open_way(root: str, path: str) -> None:
+    """Lets every user reach `path`, also below a home that is closed to others."""
+    here = root
+    for part in path.split("/")[1:-1]:
+        here += "/" + part
+        os.chmod(here, os.stat(here).st_mode | 0o555)
+
+
 def lay_root(spec: dict) -> str:
     """The container's root: this machine's under a writable layer that nothing keeps, and mounts."""
     base, root = spec["directory"], f"{spec['directory']}/root"
@@ -82,8 +90,6 @@ def lay_root(spec: dict) -> str:
     if spec["image"]:  # not a layer of its own: it may lie within the layer below
         shutil.copytree(spec["image"], f"{base}/upper", dirs_exist_ok=True, symlinks=True)
     mount("image", root, "overlay", data=f"lowerdir=/,upperdir={base}/upper,workdir={base}/work")
-    if os.path.isdir(f"{root}/root"):
-        os.chmod(f"{root}/root", 0o755)
     for name, mode in [("tmp", "1777"), ("run", "755"), ("dev", "755")]:
         mount(name, f"{root}/{name}", "tmpfs", data=f"mode={mode}")
     mount("proc", f"{root}/proc", "proc")
@@ -95,6 +101,7 @@ def lay_root(spec: dict) -> str:
     mount("shm", f"{root}/dev/shm", "tmpfs", data=f"mode=1777,size={SHM_BYTES}")
     for path in spec["binds"]:
         bind(path, inside(root, path), read_only=True)
+        open_way(root, path)
     for entry in sorted(spec["mounts"], key=lambda entry: entry["target"].count("/")):
         bind(entry["source"], inside(root, entry["target"]), entry.get("read_only", False))
     os.makedirs(inside(root, spec["cwd"]), exist_ok=True)

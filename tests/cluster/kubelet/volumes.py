@@ -72,7 +72,15 @@ class Volumes:
             self.downward(path, source.get("items", []))
         else:
             raise NotYet(f"volume {volume['name']}: {kind} is not supported", "ContainerCreating")
+        if self.group is not None and kind != "emptyDir":
+            self.give_to_group(path)
         return path
+
+    def give_to_group(self, path: Path) -> None:
+        """fsGroup of volumes that are only read: the group may, whatever the mode says."""
+        for file in (path, *path.rglob("*")):
+            os.chown(file, -1, self.group)
+            file.chmod(file.stat().st_mode | (0o2550 if file.is_dir() else 0o440))
 
     def images_root(self, reference: str) -> str:
         return find(self.images, reference)["root"]
