@@ -147,6 +147,8 @@ class Builder:
         directory = module.directory(self.version)
         (directory / "bin").mkdir(parents=True, exist_ok=True)
         with open(directory / "log", "a") as log:
+            if module.files and not (directory / "files").exists():
+                self.keep_files(module, directory, log)
             for name, package in module.programs.items():
                 program = directory / "bin" / name
                 if program.exists():
@@ -159,8 +161,6 @@ class Builder:
                          "-o", str(half), package)
                 half.rename(program)
                 say(f"built {name} in {time.monotonic() - started:.0f} s")
-            if module.files and not (directory / "files").exists():
-                self.keep_files(module, directory, log)
         (directory / "complete").touch()
 
     def keep_files(self, module: Module, directory: Path, log) -> None:
