@@ -178,6 +178,9 @@ ScriptFacts facts_of(const Context& context) {
     facts.gpu |= last == "cuda" || last == "set_device";
     facts.resumes |= last == "load_state_dict" && call.name.find("ptim") != std::string::npos;
   }
+  for (const Call* init : script.calls_to("init_process_group")) {
+    if (context.tree.text(script.argument(*init, "world_size")) == "1") facts.alone = true;
+  }
   facts.distributed |= group || facts.ddp || facts.fsdp;
   facts.trains |= group || facts.ddp || facts.fsdp;
   const std::string_view text = context.tree.source();
@@ -187,6 +190,7 @@ ScriptFacts facts_of(const Context& context) {
                text.find("'nccl'") != std::string_view::npos;
   facts.distributed |= text.find("LOCAL_RANK\"") != std::string_view::npos ||
                        text.find("LOCAL_RANK'") != std::string_view::npos;
+  if (facts.alone) facts.distributed = facts.ddp = facts.fsdp = false;
   return facts;
 }
 

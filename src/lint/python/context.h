@@ -15,6 +15,7 @@ namespace shanty::lint {
 struct ScriptFacts {
   bool trains = false;       // runs backward passes or hands a model to a trainer
   bool distributed = false;  // forms a process group, or reads ranks
+  bool alone = false;        // a group of one, for a test or a measurement: not distributed
   bool ddp = false;
   bool fsdp = false;
   bool gpu = false;      // moves something to CUDA

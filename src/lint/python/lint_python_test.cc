@@ -87,6 +87,20 @@ TEST(LintPython, TestsOfAFrameworkAreNotJudged) {
               IsEmpty());
 }
 
+TEST(LintPython, AGroupOfOneIsNotDistributed) {
+  EXPECT_THAT(codes_in(with_imports("dist.init_process_group('gloo', rank=0, world_size=1)\n"
+                                    "model = DDP(net)\nloader = DataLoader(data)\n"
+                                    "loss.backward()\ntorch.save(model, 'm.pt')\n")),
+              IsEmpty());
+}
+
+TEST(LintPython, ATemporaryFileIsNoCheckpoint) {
+  EXPECT_THAT(codes_in("import tempfile\nimport torch\nloss.backward()\nfor _ in range(2):\n"
+                       "    with tempfile.TemporaryFile() as file:\n"
+                       "        torch.save(state, file)\n        torch.load(file)\n"),
+              IsEmpty());
+}
+
 TEST(LintPython, FindingsHaveAPlaceAndAPage) {
   const std::string text = with_imports(
       "dist.init_process_group('nccl')\n"

@@ -86,6 +86,7 @@ void check_destroyed(Context& context, const Call& init) {
 }  // namespace
 
 void check_process_group(Context& context) {
+  if (context.facts.alone) return;
   check_late_variables(context);
   const std::vector<const Call*> inits = context.script.calls_to("init_process_group");
   for (const Call* init : inits) {

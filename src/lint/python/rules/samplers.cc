@@ -102,7 +102,7 @@ bool is_divided(const Context& context, const Call& loader) {
   }
   const NodeId data = context.script.argument(loader, "dataset", 0);
   const std::initializer_list<std::string_view> kWords = {
-      "rank", "world", "shard", "random", "fake", "dummy", "toy", "synthetic", "replica"};
+      "rank", "world", "shard", "rand", "fake", "dummy", "toy", "synthetic", "replica"};
   if (mentions_any(context.tree.text(data), kWords)) return true;
   for (const Assignment* one :
        context.script.assignments_to(context.tree.text(data), loader.function)) {

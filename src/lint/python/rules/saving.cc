@@ -128,7 +128,8 @@ void check_in_place(Context& context) {
     const bool again = is_repeated(context, *save);
     if (!again) continue;
     const std::string text = with_sources(context, path, save->function);
-    if (mentions_any(text, {"epoch", "step", "iter", "{", "%", "format", "best", "final"}))
+    if (mentions_any(text, {"epoch", "step", "iter", "{", "%", "format", "best", "final", "temp",
+                            "BytesIO"}))
       continue;
     const std::vector<const Call*> loads = context.script.calls_to("torch.load");
     const bool read_again = std::any_of(loads.begin(), loads.end(), [&](const Call* load) {
