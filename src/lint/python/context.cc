@@ -40,7 +40,8 @@ bool is_managed(const Script& script) {
                               "trl",
                               "torchtitan",
                               "shanty.Checkpointer",
-                              "timm.utils.CheckpointSaver"});
+                              "timm.utils.CheckpointSaver",
+                              "opacus"});
 }
 
 }  // namespace
