@@ -32,10 +32,10 @@ install_packages() {
     $missing >/dev/null
 }
 
-# An environment whose python has torch, numpy, pytest and safetensors is taken as it is. A system Python that
+# An environment whose python has torch, numpy, pytest, safetensors and yaml is taken as it is. A system Python that
 # has a usable torch lends it to the environment.
 usable() {
-  "$1" -c 'import numpy, torch, pytest, safetensors; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 1)' \
+  "$1" -c 'import numpy, torch, pytest, safetensors, yaml; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 1)' \
     >/dev/null 2>&1
 }
 

@@ -6,8 +6,8 @@ const std::string_view kRayScript =
     R"PYTHON("""Runs one node of a shanty job on each worker pod of a Ray cluster.
 
 usage: ray_nodes.py NODES ROUNDS -- COMMAND...
-COMMAND learns its node by SHANTY_NODE_RANK and SHANTY_MASTER_ADDR. Its exit code of node 0 is this
-script's. When a pod dies, all nodes start anew, since the address of node 0 may be another then;
+COMMAND learns its node by SHANTY_NODE_RANK and SHANTY_MASTER_ADDR. The highest exit code of the
+nodes is this script's. When a pod dies, all nodes start anew, since the address of node 0 may be another then;
 at most ROUNDS times.
 """
 import os
@@ -27,7 +27,8 @@ class Node:
         # Ray hides the GPUs from actors that ask for none; the pod's GPUs are all this node's.
         env = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
         env.update(SHANTY_NODE_RANK=str(rank), SHANTY_MASTER_ADDR=master)
-        return subprocess.call(command, env=env)
+        code = subprocess.call(command, env=env)
+        return code if code >= 0 else 128 - code  # as a shell says which signal it was
 
 
 def run_once(nodes, command):

@@ -1,0 +1,150 @@
+#include "render/render.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "job/parse.h"
+#include "render/gpu_model.h"
+#include "render/pod.h"
+#include "render/shell.h"
+
+namespace shanty {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+Job job_of(const std::string& text) {
+  ParsedJob parsed = parse_job(text, "job.yaml");
+  EXPECT_TRUE(parsed.ok());
+  return parsed.job;
+}
+
+const char* const kTwoNodes = "job: two\nrun: {script: t.py, image: i}\nnodes: 2\n";
+
+Result<Rendered> render(const Job& job, const KubernetesOffer& offer, RenderOptions options = {}) {
+  options.token = "a-token-of-a-test";
+  return render_job(job, make_plan(job, Cluster{}), offer, options);
+}
+
+std::string text_of(const Result<Rendered>& rendered) {
+  std::string all;
+  if (!rendered.ok()) return rendered.error().message;
+  for (const RenderedObject& object : rendered->objects) all += object.text + "---\n";
+  return all;
+}
+
+TEST(KubernetesName, IsALabelWithRoomForWhatOperatorsAppend) {
+  EXPECT_EQ(kubernetes_name("resnet-train"), "resnet-train");
+  EXPECT_EQ(kubernetes_name("ResNet_50.v2"), "resnet-50-v2");
+  EXPECT_EQ(kubernetes_name("7b"), "job-7b");
+  EXPECT_EQ(kubernetes_name("a--_"), "a");
+  const std::string long_a = kubernetes_name(std::string(50, 'x') + "a");
+  const std::string long_b = kubernetes_name(std::string(50, 'x') + "b");
+  EXPECT_LE(long_a.size(), 40u);
+  EXPECT_NE(long_a, long_b);
+}
+
+TEST(Quantity, IsExactAndShort) {
+  EXPECT_EQ(quantity(64ull << 30), "64Gi");
+  EXPECT_EQ(quantity(512'000'000'000), "512G");
+  EXPECT_EQ(quantity(1536ull << 20), "1536Mi");
+  EXPECT_EQ(quantity(1500), "1500");
+}
+
+TEST(ShellWord, QuotesWhatAShellWouldRead) {
+  EXPECT_EQ(shell_word("/mnt/data:ro"), "/mnt/data:ro");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("$(x)'y"), "'$(x)'\\''y'");
+}
+
+TEST(GpuProducts, AreThoseOfTheClusterElseThoseKnown) {
+  KubernetesOffer offer;
+  EXPECT_THAT(gpu_products("a100-80g", offer),
+              ElementsAre("NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe"));
+  EXPECT_THAT(gpu_products("h100 sxm", offer), IsEmpty());
+  EXPECT_THAT(gpu_products("v100-sxm", offer), SizeIs(2));
+  EXPECT_THAT(gpu_products("h200", offer), ElementsAre("NVIDIA-H200", "NVIDIA-H200-NVL"));
+  EXPECT_THAT(gpu_products("NVIDIA-New-GPU", offer), ElementsAre("NVIDIA-New-GPU"));
+  EXPECT_THAT(gpu_products("unheard-of", offer), IsEmpty());
+  offer.gpu_models = {{.product = "NVIDIA-H100-80GB-HBM3"}, {.product = "NVIDIA-L40S"}};
+  EXPECT_THAT(gpu_products("H100", offer), ElementsAre("NVIDIA-H100-80GB-HBM3"));
+}
+
+TEST(RenderJob, TakesTheGangThatTheClusterOffers) {
+  KubernetesOffer offer = newest_kubernetes_offer();
+  const Job job = job_of(kTwoNodes);
+  EXPECT_THAT(text_of(render(job, offer)), Not(HasSubstr("PodGroup")));
+  offer.gangs = {GangMechanism::kCoscheduling, GangMechanism::kKueue};
+  offer.coscheduling_scheduler = "our-scheduler";
+  const std::string text = text_of(render(job, offer));
+  EXPECT_THAT(text, HasSubstr("scheduling.x-k8s.io/v1alpha1"));
+  EXPECT_THAT(text, HasSubstr("schedulerName: our-scheduler"));
+  EXPECT_THAT(text, Not(HasSubstr("kueue")));
+  EXPECT_THAT(text_of(render(job_of("job: one\nrun: {script: t.py, image: i}\n"), offer)),
+              Not(HasSubstr("PodGroup")));
+}
+
+TEST(RenderJob, TheJobsWordAgainstAGangHolds) {
+  KubernetesOffer offer = newest_kubernetes_offer();
+  offer.gangs = {GangMechanism::kVolcano};
+  const Job job = job_of(std::string(kTwoNodes) + "schedule: {gang: false}\n");
+  EXPECT_THAT(text_of(render(job, offer)), Not(HasSubstr("PodGroup")));
+}
+
+TEST(RenderJob, TakesTheRdmaAndTheTopologyThatTheClusterHas) {
+  KubernetesOffer offer = newest_kubernetes_offer();
+  offer.resources = {{.name = "rdma/hca_shared", .nodes = 4, .most_per_node = 63}};
+  offer.topology_labels = {"topology.kubernetes.io/zone", "cloud.example/rack"};
+  const Job job = job_of(std::string(kTwoNodes) + "schedule: {topology: rack}\n");
+  const auto rendered = render(job, offer);
+  EXPECT_THAT(text_of(rendered), HasSubstr("rdma/hca_shared: 1"));
+  EXPECT_THAT(text_of(rendered), HasSubstr("IPC_LOCK"));
+  EXPECT_THAT(text_of(rendered), HasSubstr("topologyKey: cloud.example/rack"));
+  const Job off = job_of(std::string(kTwoNodes) + "network: {rdma: false}\n");
+  EXPECT_THAT(text_of(render(off, offer)), Not(HasSubstr("rdma/")));
+}
+
+TEST(RenderJob, GuessesAreTold) {
+  const Job job = job_of(std::string(kTwoNodes) +
+                         "network: {rdma: true}\nschedule: {topology: rack, gang: true}\n");
+  const auto rendered = render(job, newest_kubernetes_offer());
+  ASSERT_TRUE(rendered.ok());
+  EXPECT_THAT(rendered->notes, SizeIs(3));
+}
+
+TEST(RenderJob, SharedMemoryThatDoesNotFitIsTold) {
+  const Job job = job_of(std::string(kTwoNodes) + "pod: {memory: 8Gi}\nloader: {shm: 16Gi}\n");
+  const auto rendered = render(job, newest_kubernetes_offer());
+  ASSERT_TRUE(rendered.ok());
+  EXPECT_THAT(rendered->notes, testing::Contains(HasSubstr("does not fit")));
+}
+
+TEST(RenderJob, RunsOfOneJobAreToldApartByTheToken) {
+  const Job job = job_of(kTwoNodes);
+  const Plan plan = make_plan(job, Cluster{});
+  const auto with = [&](const char* token) {
+    return text_of(render_job(job, plan, newest_kubernetes_offer(), {.token = token}));
+  };
+  const auto run_dir = [](const std::string& text) {
+    const size_t at = text.find("--run-dir=");
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_EQ(run_dir(with("one-token-of-a-job")), run_dir(with("one-token-of-a-job")));
+  EXPECT_NE(run_dir(with("one-token-of-a-job")), run_dir(with("another-token-of-it")));
+}
+
+TEST(RenderRbac, NamesTheKindsOfTheTarget) {
+  const auto rendered =
+      render_rbac(job_of(kTwoNodes), newest_kubernetes_offer(), {.target = "trainjob"});
+  ASSERT_TRUE(rendered.ok());
+  EXPECT_THAT(text_of(rendered), HasSubstr("- trainingruntimes"));
+  EXPECT_FALSE(render_rbac(job_of(kTwoNodes), newest_kubernetes_offer(), {.target = "slurm"}).ok());
+}
+
+}  // namespace
+}  // namespace shanty
