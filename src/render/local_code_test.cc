@@ -55,6 +55,7 @@ TEST_F(LocalCodeTest, SaysWhyThereIsNone) {
   EXPECT_THAT(read().problem, HasSubstr("a ConfigMap may hold"));
   job.code.files = std::vector<std::string>(kMaxCodeFiles, "train.py");
   EXPECT_THAT(read().problem, HasSubstr("more than 200"));
+  job.code.files.clear();
   for (const char* outside : {"/etc/x.py", "../x.py", "a/../../x.py"}) {
     job.run.script = outside;
     EXPECT_THAT(read().problem, HasSubstr("lies outside")) << outside;
