@@ -110,7 +110,7 @@ TEST(Manifests, PutPodsOfOneFileTogether) {
 }
 
 TEST(Manifests, SayWhatIsWrong) {
-  EXPECT_THAT(parse_manifests("a: [", "x.yaml").error().message, HasSubstr("x.yaml:1"));
+  EXPECT_THAT(parse_manifests("a: [", "x.yaml").error().message, HasSubstr("x.yaml:2"));
   EXPECT_FALSE(workload_of({}, "ml").ok());
   EXPECT_TRUE(is_manifest("apiVersion: v1\nkind: Pod\n"));
   EXPECT_FALSE(is_manifest("run: {script: x.py}\n"));

@@ -17,6 +17,10 @@ using nlohmann::json;
 
 std::string verdict(const CheckReport& report) {
   const Fit& fit = report.fit;
+  if (report.workload.request.groups.empty()) {
+    return "no pod of " + printable(report.workload.name) + " waits for a node" +
+           (report.findings.empty() ? ", and nothing else was found" : "");
+  }
   const std::string what =
       fmt::format("{} {} ({} x {})", report.workload.kind, printable(report.workload.name),
                   counted(report.workload.pods(), "pod"), pod_text(report.workload));
