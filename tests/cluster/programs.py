@@ -49,7 +49,8 @@ class Module:
 
     def directory(self, go_version: str) -> Path:
         """Where the builds of exactly this source by exactly this Go lie."""
-        digest = hashlib.sha256(repr((go_version, self)).encode())
+        what = (go_version, sorted(self.programs.items()), sorted(map(repr, self.files)), self.flags)
+        digest = hashlib.sha256(repr(what).encode())
         for path in sorted(self.source.rglob("*")):
             if path.is_file():
                 digest.update(path.relative_to(self.source).as_posix().encode())
@@ -75,8 +76,8 @@ MODULES = [
             "jobset": "sigs.k8s.io/jobset",
             "training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1",
             "trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
-            "kueue": "sigs.k8s.io/kueue/cmd/kueue",
             "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+            "kueue": "sigs.k8s.io/kueue/cmd/kueue",
             "mpi-operator": "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
         },
         [

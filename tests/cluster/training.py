@@ -145,8 +145,11 @@ class Training:
     def remove(self) -> None:
         for thing in reversed(self.objects):
             self.api.delete(thing["apiVersion"], thing["kind"], thing["metadata"]["name"],
-                            self.namespace, propagationPolicy="Foreground")
-        self.wait(lambda: not self.left(), "everything of the job is removed")
+                            self.namespace, propagationPolicy="Background")
+        try:
+            self.wait(lambda: not self.left(), "everything of the job is removed")
+        except AssertionError as error:
+            raise AssertionError(f"left: {self.left()}\n{error}") from None
 
     def left(self) -> list[str]:
         """What is still there of the job, whoever made it."""
