@@ -77,8 +77,8 @@ MODULES = [
             "training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1",
             "trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
             "kwok": "sigs.k8s.io/kwok/cmd/kwok",
-            "kueue": "sigs.k8s.io/kueue/cmd/kueue",
             "mpi-operator": "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
+            "kueue": "sigs.k8s.io/kueue/cmd/kueue",
         },
         [
             Files("kwok/node", "sigs.k8s.io/kwok", "kustomize/stage/node/fast/node-initialize.yaml"),
