@@ -82,6 +82,8 @@ class FakeNodes:
             self.names.append(f"gpu-{index}")
 
     def remove(self) -> None:
+        self.plane.components.pop("kwok").stop()
         for name in self.names:
             self.plane.api.delete("v1", "Node", name)
-        self.plane.components.pop("kwok").stop()
+            # The next kwok would wait for the end of this one's lease.
+            self.plane.api.delete("coordination.k8s.io/v1", "Lease", name, "kube-node-lease")
