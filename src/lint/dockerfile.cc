@@ -230,7 +230,6 @@ class Reader {
       if (stage.image.empty()) {
         stage.image = substituted(word.text, arguments_);
         stage.offset = word.offset;
-        stage.image_bytes = word.text.size();
       } else if (previous != nullptr && equals_ignoring_case(previous->text, "as")) {
         stage.name = word.text;
       }

@@ -31,7 +31,6 @@ struct DockerStage {
   std::string image;  // with ARG defaults put in
   std::string name;   // AS name
   size_t offset = 0;  // of the image's word
-  size_t image_bytes = 0;
 };
 
 struct Dockerfile {

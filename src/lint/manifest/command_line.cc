@@ -192,15 +192,6 @@ const Word* CommandLine::launcher_word() const {
   return launcher_ == Launcher::kNone ? nullptr : &words_[launcher_at_];
 }
 
-std::vector<Word> CommandLine::launched() const {
-  std::vector<Word> out;
-  if (launcher_ == Launcher::kNone) return out;
-  for (size_t i = launcher_at_; i < words_.size() && !is_separator(words_[i].text); ++i) {
-    out.push_back(words_[i]);
-  }
-  return out;
-}
-
 std::optional<CommandLine::Option> CommandLine::option(std::string_view name) const {
   for (size_t i = 0; i < words_.size(); ++i) {
     const std::string_view text = words_[i].text;

@@ -35,8 +35,6 @@ class CommandLine {
   Launcher launcher() const { return launcher_; }
   // The word that names the launcher; nullptr where there is none.
   const Word* launcher_word() const;
-  // The words of the launcher's own command, up to the end of its simple command.
-  std::vector<Word> launched() const;
   // The value of `--nproc-per-node 8`, `--nproc_per_node=8`: `name` has dashes and no leading ones.
   // A flag without a value yields the flag's own word.
   struct Option {

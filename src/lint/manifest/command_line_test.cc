@@ -46,8 +46,11 @@ TEST(CommandLine, AScriptForAShellIsSplit) {
       "    echo done; exit 0\n");
   EXPECT_TRUE(p.line.has_shell());
   EXPECT_EQ(p.line.launcher(), Launcher::kTorchrun);
-  EXPECT_THAT(texts(p.line.launched()), ElementsAre("torch.distributed.run", "--nnodes", "2",
-                                                    "my train.py", "--a b", ">", "log", "2>&1"));
+  EXPECT_EQ(p.line.launcher_word()->text, "torch.distributed.run");
+  EXPECT_THAT(texts(p.line.words()),
+              ElementsAre("bash", "-lc", ";", "set", "-e", ";", "python", "-m",
+                          "torch.distributed.run", "--nnodes", "2", "my train.py", "--a b", ">",
+                          "log", "2>&1", ";", "echo", "done", ";", "exit", "0", ";"));
   EXPECT_FALSE(p.line.option("x"));
 }
 

@@ -20,8 +20,7 @@ void add_object(const Source& source, Ref root, std::vector<Object>& out, size_t
                  .root = root,
                  .kind = kind,
                  .api_version = root["apiVersion"].text(),
-                 .name = root["metadata"]["name"].text(),
-                 .k8s_namespace = root["metadata"]["namespace"].text()});
+                 .name = root["metadata"]["name"].text()});
 }
 
 void read_workloads(ManifestFile& file) {
@@ -104,7 +103,6 @@ ManifestSet::ManifestSet(std::vector<ManifestFile> files) : files_(std::move(fil
   for (const ManifestFile& file : files_) {
     for (const Object& object : file.objects) {
       by_name_[{object.kind, object.name}].push_back(&object);
-      by_kind_[object.kind].push_back(&object);
     }
     for (const Workload& work : file.workloads) {
       workloads_by_directory_[directory_of(file.source->name)].push_back(&work);
@@ -132,19 +130,6 @@ const Object* ManifestSet::find(std::string_view kind, std::string_view name,
                                 const Object& from) const {
   const auto found = by_name_.find({kind, name});
   return found == by_name_.end() ? nullptr : nearest(found->second, from);
-}
-
-std::vector<const Object*> ManifestSet::around(std::string_view kind, const Object& from) const {
-  const auto found = by_kind_.find(kind);
-  if (found == by_kind_.end()) return {};
-  std::vector<const Object*> same_file;
-  std::vector<const Object*> same_directory;
-  const std::string_view directory = directory_of(from.source->name);
-  for (const Object* object : found->second) {
-    if (object->source == from.source) same_file.push_back(object);
-    if (directory_of(object->source->name) == directory) same_directory.push_back(object);
-  }
-  return same_file.empty() ? same_directory : same_file;
 }
 
 std::vector<const Workload*> ManifestSet::workloads_around(const Object& from) const {

@@ -48,8 +48,7 @@ class ManifestSet {
   // The object of that kind and name that `from` means: in its file, else in its directory, else
   // the only one there is. nullptr: none.
   const Object* find(std::string_view kind, std::string_view name, const Object& from) const;
-  // The objects of that kind that are seen from `from`: in its file, else in its directory.
-  std::vector<const Object*> around(std::string_view kind, const Object& from) const;
+  // The workloads that are seen from `from`: in its file, else in its directory.
   std::vector<const Workload*> workloads_around(const Object& from) const;
   // Images whose tag a kustomization sets.
   bool sets_image(std::string_view name) const { return images_.count(std::string(name)) > 0; }
@@ -59,7 +58,6 @@ class ManifestSet {
 
   std::vector<ManifestFile> files_;
   std::map<std::pair<std::string_view, std::string_view>, std::vector<const Object*>> by_name_;
-  std::map<std::string_view, std::vector<const Object*>> by_kind_;
   std::map<std::string_view, std::vector<const Workload*>> workloads_by_directory_;
   std::set<std::string> images_;
 };

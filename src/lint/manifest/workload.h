@@ -20,7 +20,6 @@ struct Object {
   std::string_view kind;
   std::string_view api_version;
   std::string_view name;
-  std::string_view k8s_namespace;
   bool is_patch = false;  // for Kustomize: a part of an object, so that nothing is missing in it
 
   std::string_view api_group() const { return api_version.substr(0, api_version.find('/')); }

@@ -207,7 +207,7 @@ void liveness(const Case& at, Report& report) {
 void volcano_policies(const Case& at, Report& report) {
   if (at.work.kind != WorkloadKind::kVolcanoJob || !at.work.is_spread() || !at.work.is_training)
     return;
-  const auto tasks = at.work.groups;
+  const auto& tasks = at.work.groups;
   const bool has_policy = at.work.spec()["policies"] ||
                           std::any_of(tasks.begin(), tasks.end(), [](const PodGroup& group) {
                             return static_cast<bool>(group.entry["policies"]);
