@@ -252,6 +252,12 @@ def test_nothing_to_lint_is_said(tmp_path):
     assert result.returncode == 2 and "notes.txt" in result.stderr
 
 
+def test_a_named_file_is_known_by_what_it_says(tmp_path):
+    path = tmp_path / "job.yaml-template"
+    path.write_text(BAD)
+    assert "NET001" in {f["code"] for f in findings(path)}
+
+
 def test_hostile_bytes_are_a_finding_or_nothing(tmp_path):
     cases = {
         "nul.yaml": b"apiVersion: v1\nkind: Pod\n\0",

@@ -82,7 +82,8 @@ struct Taken {
 Taken take(const Named& named) {
   auto text = read_file(named.path, kMaxSourceBytes);
   if (!text.ok()) return {.source = {}, .problem = text.error().message};
-  const auto kind = kind_of(named.path, *text);
+  auto kind = kind_of(named.path, *text);
+  if (!kind && named.is_explicit) kind = kind_of("-", *text);  // "fsdp.yaml-template"
   if (!kind) {
     return {.source = {},
             .problem = named.is_explicit

@@ -87,13 +87,15 @@ void host_path(const Case& at, Report& report) {
   }
 }
 
-constexpr std::array kCheckpointOptions = {
-    "checkpoint-dir", "checkpoint-path", "checkpoint-folder", "checkpoints-dir", "ckpt-dir",
-    "ckpt-path",      "save-dir",        "save-path",         "save-folder",     "output-dir",
-    "out-dir",        "output-path",     "model-dir",         "snapshot-path",   "save"};
+constexpr std::array kCheckpointOptions = {"checkpoint-dir",    "checkpoint-path",
+                                           "checkpoint-folder", "checkpoints-dir",
+                                           "ckpt-dir",          "ckpt-path",
+                                           "save-dir",          "save-path",
+                                           "save-folder",       "output-dir",
+                                           "out-dir",           "output-path",
+                                           "snapshot-path",     "save"};
 constexpr std::array kCheckpointVariables = {"CHECKPOINT_DIR", "CHECKPOINT_PATH", "CKPT_DIR",
-                                             "CKPT_PATH",      "OUTPUT_DIR",      "SAVE_DIR",
-                                             "MODEL_DIR"};
+                                             "CKPT_PATH",      "OUTPUT_DIR",      "SAVE_DIR"};
 
 struct Target {
   std::string path;
