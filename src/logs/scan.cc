@@ -87,6 +87,7 @@ class LogScanner::Impl {
     file.node = name_.node;
     last_time_ = 0;
     line_ = 0;
+    unfinished_ = false;
     BlockReader reader(source);
     while (true) {
       const auto block = reader.next();
@@ -98,7 +99,7 @@ class LogScanner::Impl {
       scan_block(**block);
       file.bytes += (*block)->bytes.size();
     }
-    file.lines = line_;
+    file.lines = line_ + (unfinished_ ? 1 : 0);
     if (reader.cut_lines() > 0) {
       book_.notes.push_back(fmt::format("{}: {} lines longer than {} bytes were cut", options.name,
                                         reader.cut_lines(), BlockReader::kMaxLineBytes));
@@ -132,7 +133,7 @@ class LogScanner::Impl {
         this);
     end_line();
     line_ += count_newlines(block.bytes.substr(counted_));
-    if (!block.bytes.ends_with('\n') && !block.bytes.empty()) ++line_;
+    unfinished_ = !block.bytes.ends_with('\n');
   }
 
   void on_hit(uint32_t needle, size_t end) {
@@ -280,7 +281,8 @@ class LogScanner::Impl {
   uint32_t file_ = 0;
   NamePrefix name_;
   int64_t last_time_ = 0;
-  uint64_t line_ = 0;  // newlines before block offset counted_
+  uint64_t line_ = 0;        // newlines before block offset counted_
+  bool unfinished_ = false;  // the last line has no newline yet
 
   Block block_;
   size_t counted_ = 0;

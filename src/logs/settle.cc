@@ -72,6 +72,25 @@ void fill_by_file(LogBook& book) {
   }
 }
 
+// The failure block of torchrun names a rank and then its exit code and signal; its agent's line
+// has the local rank inside.
+void fill_failure_blocks(LogBook& book) {
+  constexpr uint64_t kBlockLines = 6;
+  const Record* rank_line = nullptr;
+  for (Record& record : book.records) {
+    if (record.event == "worker_failed")
+      record.local_rank = static_cast<int>(record.number("local"));
+    if (record.event == "summary_rank") {
+      rank_line = &record;
+      record.rank = static_cast<int>(record.number("a"));
+    }
+    const bool inside = record.event == "summary_code" || record.event == "sigkill" ||
+                        record.event == "sigbus" || record.event == "sigsegv";
+    if (!inside || !rank_line || rank_line->file != record.file) continue;
+    if (record.line - rank_line->line <= kBlockLines) record.rank = rank_line->rank;
+  }
+}
+
 // "[default3]:" lines that also know their global rank tell it for the others of the file.
 void fill_by_local_rank(LogBook& book) {
   std::map<std::pair<uint32_t, int>, int> ranks;
@@ -135,6 +154,7 @@ void settle(LogBook& book) {
     return std::tie(a.file, a.line) < std::tie(b.file, b.line);
   });
   fill_ranks_by_process(book);
+  fill_failure_blocks(book);
   fill_by_local_rank(book);
   fill_by_file(book);
   fill_generations(book);

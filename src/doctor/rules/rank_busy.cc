@@ -101,6 +101,29 @@ void barrier(const Case& of, Hypotheses& out) {
   finish(draft, out);
 }
 
+// gloo has no counters: who timed out was waiting, the others were late.
+void late_for_gloo(const Case& of, Hypotheses& out) {
+  std::set<int> waited;
+  const Records lines = of.all("gloo_timeout");
+  for (const Record* record : lines) waited.insert(record->rank);
+  std::vector<int> busy;
+  Records did;
+  for (int rank = 0; rank < of.world_size(); ++rank) {
+    if (waited.contains(rank)) continue;
+    const Behaviour was = behaviour_of(of, rank);
+    if (was.doing != Doing::kBusy && was.doing != Doing::kLoading) continue;
+    busy.push_back(rank);
+    if (was.line) did.push_back(was.line);
+  }
+  if (lines.empty() || busy.empty()) return;
+  Draft draft(of, "HANG102", "rank_busy", 0.85, Nearness::kStructure);
+  draft.show(did).show(lines);
+  for (const int rank : busy) draft.rank(rank);
+  draft.message(rank_list(busy) + " was busy while the others waited until their timeout" +
+                (did.empty() ? std::string() : ": " + did.front()->text.substr(0, 80)));
+  finish(draft, out);
+}
+
 // Init started on some ranks and never completed: the others have not come to the first collective.
 void init_without_end(const Case& of, Hypotheses& out) {
   if (of.failed() && (of.has("nccl_connect") || of.has("nccl_error") || of.has("timeout"))) return;
@@ -171,6 +194,7 @@ void rank_busy_rule(const Case& of, Hypotheses& out) {
   }
   store_key(of, out);
   barrier(of, out);
+  late_for_gloo(of, out);
   init_without_end(of, out);
   stuck_loader(of, out);
 }
