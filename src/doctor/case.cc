@@ -38,11 +38,19 @@ int first_failed_generation(const LogBook& book) {
 Case::Case(const LogBook& book, const ClusterFacts& facts) : book_(book), facts_(facts) {
   generation_ = first_failed_generation(book);
   failed_ = generation_ >= 0;
+  std::map<std::string, std::string> node_of_pod;  // under hostNetwork they have two names
+  for (const Record& record : book.records) {
+    if (!record.pod.empty() && !record.node.empty()) node_of_pod.emplace(record.pod, record.node);
+  }
   for (const Record& record : book.records) {
     if (failed_ && record.generation > generation_) continue;
     by_event_[record.event].push_back(&record);
     if (record.rank >= 0) ranks_.insert(record.rank);
-    const std::string& node = record.node.empty() ? record.pod : record.node;
+    std::string node = record.node;
+    if (node.empty()) {
+      const auto known = node_of_pod.find(record.pod);
+      node = known == node_of_pod.end() ? record.pod : known->second;
+    }
     if (node.empty()) continue;
     nodes_.insert(node);
     if (record.rank >= 0) ranks_of_node_[node].insert(record.rank);

@@ -35,6 +35,19 @@ void fill_ranks_by_process(LogBook& book) {
   }
 }
 
+// Ray names hosts by address, NCCL by name.
+void name_addresses(LogBook& book) {
+  std::map<std::string, std::string> names;
+  for (const Record& record : book.records) {
+    if (record.event != "nccl_bootstrap" || record.node.empty()) continue;
+    names.emplace(std::string(record.get("ip")), record.node);
+  }
+  for (Record& record : book.records) {
+    const auto at = names.find(record.node);
+    if (at != names.end()) record.node = at->second;
+  }
+}
+
 // Where all lines that say so agree, the others of the file are theirs too.
 void fill_by_file(LogBook& book) {
   struct Seen {
@@ -154,6 +167,7 @@ void settle(LogBook& book) {
     return std::tie(a.file, a.line) < std::tie(b.file, b.line);
   });
   fill_ranks_by_process(book);
+  name_addresses(book);
   fill_failure_blocks(book);
   fill_by_local_rank(book);
   fill_by_file(book);
