@@ -31,6 +31,7 @@ bench-ckpt: setup all
 # How fast the doctor reads logs, beside grep.
 bench-doctor: setup all
 	@$(PYTHON) bench/doctor.py
+	@$(PYTHON) bench/doctor_flight.py
 
 # Peers that are not in build/venv; see bench/peers.txt.
 bench-peers: setup

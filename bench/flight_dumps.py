@@ -97,8 +97,8 @@ def entry(pickle: Pickle, record: int, call: dict):
         "thread_name": "pt_main_thread", "thread_id": "140346667146112",
         "collective_seq_id": call["seq"], "p2p_seq_id": call["p2p_seq"], "op_id": record + 1,
         "profiling_name": call["name"], "time_created_ns": created,
-        "input_sizes": [call["sizes"]], "input_dtypes": ["BFloat16"],
-        "output_sizes": [call["sizes"]], "output_dtypes": ["BFloat16"], "state": call["state"],
+        "input_sizes": [call["sizes"][0]], "input_dtypes": ["BFloat16"],
+        "output_sizes": [call["sizes"][1]], "output_dtypes": ["BFloat16"], "state": call["state"],
         "time_discovered_started_ns": created + 400_000,
         "time_discovered_completed_ns": created + 800_000 if done else None,
         "retired": done, "timeout_ms": 600_000, "is_p2p": call["p2p_seq"] > 0,
@@ -112,24 +112,26 @@ def entry(pickle: Pickle, record: int, call: dict):
 GROUPS = {"0": (0, "default_pg"), "tp": (1, "TP"), "pp": (2, "PP"), "dp": (3, "DP")}
 
 
-def calls_of(stage: int, entries: int, kind: str):
+def calls_of(stage: int, entries: int, kind: str, dp: int, p2p: bool):
     """The calls of a rank of this stage: TP, PP and DP in turn; then what `kind` says."""
     seq = dict.fromkeys(GROUPS, 0)
 
-    def call(group, name="nccl:all_reduce", sizes=(4096, 8192), state="completed", p2p=False):
+    def call(group, name="nccl:all_reduce", sizes=None, state="completed", p2p=False):
         seq[group] += 1
         pg_id, desc = GROUPS[group]
         placeholder = group if group == "0" else f"@{group}"
         return {"kind": group, "group": (placeholder, desc), "pg_id": pg_id, "name": name,
                 "seq": 0 if p2p else seq[group], "p2p_seq": seq[group] if p2p else 0,
-                "sizes": list(sizes), "state": state}
+                "sizes": sizes or ([4096, 8192], [4096, 8192]), "state": state}
 
-    turn = [("tp", "nccl:all_reduce", (4096, 8192))] * 6
-    if stage > 0:
-        turn.append(("pp", f"nccl:recv {stage}<-{stage - 1}", (4096, 8192)))
-    if stage < PP - 1:
-        turn.append(("pp", f"nccl:send {stage}->{stage + 1}", (4096, 8192)))
-    turn += [("dp", "nccl:_reduce_scatter_base", (8388608,)), ("dp", "nccl:_all_gather_base", (8388608,))]
+    turn = [("tp", "nccl:all_reduce", None)] * 6
+    if stage > 0 and p2p:
+        turn.append(("pp", f"nccl:recv {stage}<-{stage - 1}", None))
+    if stage < PP - 1 and p2p:
+        turn.append(("pp", f"nccl:send {stage}->{stage + 1}", None))
+    shard, whole = [1048576], [1048576 * dp]
+    turn += [("dp", "nccl:_reduce_scatter_base", (whole, shard)),
+             ("dp", "nccl:_all_gather_base", (shard, whole))]
     # Whole turns, so that all stages have done as much of what they share.
     for _ in range(max(1, entries // len(turn))):
         for group, name, sizes in turn:
@@ -138,7 +140,7 @@ def calls_of(stage: int, entries: int, kind: str):
         yield call("tp", state="started")
     elif kind == "other":
         yield call("tp")
-        yield call("0", sizes=(1,), state="started")
+        yield call("0", sizes=([1], [1]), state="started")
 
 
 def length_prefixed(text: str) -> bytes:
@@ -146,7 +148,7 @@ def length_prefixed(text: str) -> bytes:
     return b"X" + struct.pack("<I", len(data)) + data
 
 
-def template(stage: int, entries: int, kind: str, world: int) -> bytes:
+def template(stage: int, entries: int, kind: str, world: int, p2p: bool) -> bytes:
     pickle = Pickle()
     pickle.out += b"}("
     pickle.text("version")
@@ -162,7 +164,8 @@ def template(stage: int, entries: int, kind: str, world: int) -> bytes:
     pickle.value({})
     pickle.text("entries")
     pickle.out += b"]("
-    for record, call in enumerate(calls_of(stage, entries, kind)):
+    for record, call in enumerate(
+            calls_of(stage, entries, kind, world // (TP * PP), p2p)):
         entry(pickle, record, call)
     pickle.out += b"eu."
     return bytes(pickle.out)
@@ -175,7 +178,7 @@ def members(rank: int, world: int) -> dict[str, list[int]]:
             "dp": [at(tp, pp, d) for d in range(world // (TP * PP))]}
 
 
-def write_set(directory: Path, world: int, entries: int, culprit: int) -> int:
+def write_set(directory: Path, world: int, entries: int, culprit: int, p2p: bool = True) -> int:
     """`culprit` never comes to its TP group's next all-reduce. Returns the bytes written."""
     assert world % (TP * PP) == 0
     directory.mkdir(parents=True, exist_ok=True)
@@ -186,7 +189,7 @@ def write_set(directory: Path, world: int, entries: int, culprit: int) -> int:
         stage = rank // TP % PP
         kind = "culprit" if rank == culprit else "peer" if rank in peers else "other"
         if (stage, kind) not in templates:
-            templates[stage, kind] = template(stage, entries, kind, world)
+            templates[stage, kind] = template(stage, entries, kind, world, p2p)
         head, mark, rest = templates[stage, kind].partition(b"comm_lib_version")
         for group, ranks in members(rank, world).items():
             head = head.replace(length_prefixed(f"@{group}ranks"), length_prefixed(str(ranks)))

@@ -231,14 +231,20 @@ HangView view_of(const LiveState& live, const RunFacts& facts, int64_t now_unix_
 std::vector<Finding> diagnose_live(const RunDir& run, const Clock& clock,
                                    const LiveOptions& options) {
   const TimePoint began = clock.now();
+  int64_t first_seen = -1;
   for (;;) {
     const RunFacts facts = read_run(run);
     if (!facts.running || !facts.has_live) return diagnose_run(run);
     HangView view = view_of(facts.live, facts, clock.unix_time_ns());
     for (RankNow& rank : view.ranks) look_at_process(options.proc_root, rank);
     HangVerdict verdict = judge_hang(view);
+    // It moves when a step is seen to be made: the last one may have been the last.
+    if (first_seen < 0) first_seen = verdict.last_step_unix_ns;
+    const bool moved = verdict.last_step_unix_ns > first_seen;
+    const bool open =
+        verdict.motion == Motion::kTooEarly || (verdict.motion == Motion::kMoving && !moved);
     const bool too_long = to_seconds(clock.now() - began) > kLongestWatchS;
-    if (verdict.motion == Motion::kTooEarly && verdict.findings.empty() && !too_long) {
+    if (open && verdict.findings.empty() && !too_long) {
       options.wait(kLookEvery);
       continue;
     }

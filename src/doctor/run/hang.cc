@@ -86,6 +86,7 @@ class Judge {
       return;
     }
     // The rank that completed a step longest ago tells: one alone may stand while others go on.
+    out_.last_step_unix_ns = slowest;
     out_.still_s = ns_to_seconds(view_.now_unix_ns - slowest);
     out_.limit_s = 2 * view_.usual_step_s + kHangGraceS;
     const double moving = std::max(kMovingFactor * view_.usual_step_s, kLeastMovingS);

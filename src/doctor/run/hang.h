@@ -42,8 +42,9 @@ enum class Motion {
 
 struct HangVerdict {
   Motion motion = Motion::kMoving;
-  double still_s = 0;  // since the last sign of progress
-  double limit_s = 0;  // from when on it counts as a hang
+  double still_s = 0;             // since the last sign of progress
+  double limit_s = 0;             // from when on it counts as a hang
+  int64_t last_step_unix_ns = 0;  // of the rank that completed one longest ago
   std::vector<Finding> findings;
 };
 

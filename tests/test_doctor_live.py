@@ -1,0 +1,186 @@
+"""`shanty doctor` on real jobs: who holds up whom while it runs, what was slow, what a resume lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from conftest import SHANTY, Run, wait_until
+
+pytest.importorskip("torch")
+
+SCRIPT = '''
+import os, sys, time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+mode, steps = sys.argv[1], int(sys.argv[2])
+rank = int(os.environ["RANK"])
+generation = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4 * steps
+    def __getitem__(self, i):
+        if mode == "data" and rank == 1 and i == 60:
+            time.sleep(600)
+        if mode == "loader":
+            time.sleep(0.01)
+        generator = torch.Generator().manual_seed(i)
+        x = torch.randn(16, generator=generator)
+        return x, x.sum().reshape(1)
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.Linear(16, 1)
+first = 0
+path = os.environ.get("CHECKPOINT", "")
+if path and os.path.exists(path):
+    first = torch.load(path)["step"] + 1          # the weights are forgotten
+model = DDP(model)
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
+schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: 0.97 ** s)
+loader = torch.utils.data.DataLoader(Data(), batch_size=4)
+for step, (x, y) in enumerate(loader, first):
+    if mode == "loop" and rank == 1 and step == 15:
+        while True:
+            pass
+    if mode == "resume" and generation == 0 and step == 35:
+        sys.exit(3)
+    out = model(x)
+    if mode in ("straggler", "stop", "healthy"):
+        time.sleep(0.13 if mode == "straggler" and rank == 1 else 0.1)
+    loss = ((out - y) ** 2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    if rank == 0:
+        lr = schedule.get_last_lr()[0]
+        print(f"step={step} loss={loss.item():.5f} lr={lr:.6f}", flush=True)
+    schedule.step()
+    if path and rank == 0 and step == 30:
+        torch.save({"step": step, "model": model.module.state_dict()}, path)
+dist.destroy_process_group()
+'''
+
+
+@pytest.fixture
+def train(start, tmp_path):
+    """train(mode, steps, ranks, *options, env=...) -> Run."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+
+    def start_training(mode: str, steps: int, ranks: int, *options: str, env=None) -> Run:
+        return start("--nproc-per-node", str(ranks), *options, str(script), mode, str(steps), env=env)
+
+    return start_training
+
+
+def live(run: Run) -> dict:
+    try:
+        return json.loads((run.dir / "live.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def wait_for_step(run: Run, step: int):
+    def done():
+        assert run.process.poll() is None, run.wait().stderr
+        ranks = live(run).get("ranks", [])
+        return ranks and all(r["has_step"] and r["step"] >= step for r in ranks)
+    wait_until(done, f"step {step}", 110)
+
+
+def doctor(run: Run, expected_code: int = 1) -> list[dict]:
+    done = subprocess.run([str(SHANTY), "doctor", str(run.dir), "--json"], env=run.env,
+                          capture_output=True, timeout=110, check=False)
+    assert done.returncode == expected_code, done.stdout + done.stderr
+    return json.loads(done.stdout)["findings"]
+
+
+def loud(findings: list[dict]) -> list[dict]:
+    return [f for f in findings if f["severity"] != "info"]
+
+
+def alive(run: Run) -> bool:
+    return all(r["alive"] for r in live(run)["ranks"])
+
+
+def end(run: Run):
+    if run.process.poll() is None:
+        run.process.send_signal(signal.SIGTERM)
+    run.wait()
+
+
+@pytest.mark.parametrize("mode", ["data", "loop"])
+def test_a_rank_that_never_arrives_is_named_while_all_still_live(train, mode):
+    run = train(mode, 1000, 3)
+    try:
+        wait_for_step(run, 10)
+        findings = doctor(run)
+        assert alive(run)
+        assert findings[0]["code"] == "HANG102", findings
+        assert findings[0]["subject"]["ranks"] == [1]
+        assert any("py-spy" in fix for fix in findings[0]["fix"])
+    finally:
+        end(run)
+    if mode == "data":  # and after it was stopped
+        after = loud(doctor(run))
+        assert after[0]["code"] == "HANG102"
+        assert after[0]["subject"]["ranks"] == [1]
+
+
+def test_a_stopped_rank_is_named_and_goes_on(train):
+    run = train("stop", 60, 2)
+    try:
+        wait_for_step(run, 5)
+        pid = next(r["pid"] for r in live(run)["ranks"] if r["rank"] == 1)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            findings = doctor(run)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert findings[0]["code"] == "HANG104"
+        assert findings[0]["subject"]["ranks"] == [1]
+        assert f"kill -CONT {pid}" in findings[0]["fix"][0]
+        assert run.wait().process.returncode == 0
+    finally:
+        end(run)
+
+
+def test_a_healthy_run_is_left_in_peace(train):
+    run = train("healthy", 60, 2)
+    try:
+        wait_for_step(run, 5)
+        assert not loud(doctor(run, expected_code=0))
+        assert run.wait().process.returncode == 0
+    finally:
+        end(run)
+    findings = doctor(run, expected_code=0)
+    assert not loud(findings)
+    assert "PERF108" in {f["code"] for f in findings}
+
+
+def test_a_straggler_is_named(train):
+    run = train("straggler", 70, 2).wait()
+    assert run.process.returncode == 0, run.stderr
+    found = {f["code"]: f for f in loud(doctor(run))}
+    assert found["PERF102"]["subject"]["ranks"] == [1]
+    assert "steadily" in found["PERF102"]["message"]
+
+
+def test_a_slow_loader_is_named(train):
+    run = train("loader", 80, 2).wait()
+    assert run.process.returncode == 0, run.stderr
+    assert "PERF107" in {f["code"] for f in loud(doctor(run))}
+
+
+def test_a_resume_without_weights_and_schedule_is_audited(train, tmp_path):
+    run = train("resume", 40, 2, "--max-restarts", "1",
+                env={"CHECKPOINT": str(tmp_path / "last.pt")}).wait()
+    assert run.process.returncode == 0, run.stderr
+    found = {f["code"]: f for f in doctor(run)}
+    assert "weights" in found["RES101"]["message"], found
+    assert "begins anew" in found["RES102"]["message"], found
