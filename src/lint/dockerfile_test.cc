@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 using testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST(Dockerfile, AStageThatNamesItselfEnds) {
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint

@@ -10,7 +10,7 @@
 #include "lint/text_places.h"
 #include "lint/yaml_edits.h"
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 using testing::ElementsAre;
@@ -151,4 +151,4 @@ TEST(SecretWords, TellSecretsFromStandIns) {
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint

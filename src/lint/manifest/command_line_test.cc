@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace shanty {
+namespace shanty::lint {
 namespace {
 
 using testing::ElementsAre;
@@ -76,4 +76,4 @@ TEST(CommandLine, WhatIsNoListIsNothing) {
 }
 
 }  // namespace
-}  // namespace shanty
+}  // namespace shanty::lint
