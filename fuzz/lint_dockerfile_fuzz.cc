@@ -8,8 +8,9 @@
 
 // Any bytes are a Dockerfile whose words lie in the text, within the limits.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const shanty::lint::Source source{"Dockerfile", std::string(reinterpret_cast<const char*>(data), size),
-                              shanty::lint::SourceKind::kDockerfile};
+  const shanty::lint::Source source{"Dockerfile",
+                                    std::string(reinterpret_cast<const char*>(data), size),
+                                    shanty::lint::SourceKind::kDockerfile};
   const shanty::lint::Dockerfile file = shanty::lint::read_dockerfile(source);
   CHECK(file.instructions.size() <= shanty::lint::kMaxDockerInstructions);
   for (const shanty::lint::DockerInstruction& instruction : file.instructions) {

@@ -40,7 +40,8 @@ void check_findings(const shanty::lint::Source& source) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (const std::string& text : {std::string(bytes), inside_a_job(bytes)}) {
-    std::vector<shanty::lint::Source> sources = {{"a.yaml", text, shanty::lint::SourceKind::kManifest}};
+    std::vector<shanty::lint::Source> sources = {
+        {"a.yaml", text, shanty::lint::SourceKind::kManifest}};
     check_findings(sources[0]);
     (void)shanty::lint::fix_sources(sources);
     check_findings(sources[0]);

@@ -14,14 +14,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       "import os, torch\nimport torch.distributed as dist\n"
       "dist.init_process_group('nccl')\n" +
       std::string(reinterpret_cast<const char*>(data), size);
-  const auto findings = shanty::lint_python({"train.py", text, shanty::SourceKind::kPython});
+  const auto findings =
+      shanty::lint::lint_python({"train.py", text, shanty::lint::SourceKind::kPython});
   for (const shanty::Finding& finding : findings) {
     CHECK(finding.line > 0 && finding.column > 0);
     for (const shanty::Edit& edit : finding.edits) {
       CHECK(edit.begin <= edit.end && edit.end <= text.size());
     }
   }
-  shanty::lint_python(
-      {"train.py", shanty::apply_edits(text, findings), shanty::SourceKind::kPython});
+  shanty::lint::lint_python(
+      {"train.py", shanty::apply_edits(text, findings), shanty::lint::SourceKind::kPython});
   return 0;
 }

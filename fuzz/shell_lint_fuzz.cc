@@ -10,15 +10,15 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text =
       std::string(reinterpret_cast<const char*>(data), size) + "\ntorchrun --nnodes=2 train.py\n";
-  const shanty::Source source{"entrypoint.sh", text, shanty::SourceKind::kShell};
-  const auto findings = shanty::lint_shell(source);
+  const shanty::lint::Source source{"entrypoint.sh", text, shanty::lint::SourceKind::kShell};
+  const auto findings = shanty::lint::lint_shell(source);
   for (const shanty::Finding& finding : findings) {
     CHECK(finding.line > 0 && finding.column > 0);
     for (const shanty::Edit& edit : finding.edits) {
       CHECK(edit.begin <= edit.end && edit.end <= text.size());
     }
   }
-  shanty::lint_shell(
-      {"entrypoint.sh", shanty::apply_edits(text, findings), shanty::SourceKind::kShell});
+  shanty::lint::lint_shell(
+      {"entrypoint.sh", shanty::apply_edits(text, findings), shanty::lint::SourceKind::kShell});
   return 0;
 }
