@@ -238,3 +238,26 @@ def test_why_a_job_is_pending(check, cluster):
 def test_what_is_not_there_is_said_so(check):
     done = check.cluster.shanty("check", "pending", "nothing", "-n", check.namespace)
     assert done.returncode == 3 and 'named "nothing"' in done.stderr
+
+
+def test_a_job_file_is_judged_by_what_it_would_be_rendered_as(check):
+    (check.directory / "train.py").write_text("print('hello')\n")
+    path = check.directory / "llm.yaml"
+
+    def report_on(nodes):
+        path.write_text(
+            "job: llm\n"
+            "run: {script: train.py, image: 'registry.local/ml/train:1'}\n"
+            f"nodes: {nodes}\ngpus_per_node: 8\ngpu: {{model: h100-80g}}\n"
+            "pod: {cpus: 32, memory: 256Gi}\n"
+            "checkpoint: {claim: ckpt, mount: /ckpt}\n")
+        return check.run("cluster", path)
+
+    report = report_on(NODES)
+    assert report["room"], report
+    assert report["codes"] & {"STO050"} and "SCHED058" not in report["codes"]
+    assert not [each for each in report["unread"] if "rendered" in each]
+    asked = {"cpu": "32", "memory": "256.0 GiB", GPU: "8"}
+    assert asked.items() <= report["groups"][0]["per_pod"].items()
+    report = report_on(NODES + 1)
+    assert not report["room"] and report["change"]["pods"] == NODES
