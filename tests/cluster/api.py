@@ -112,7 +112,8 @@ class Api:
         query = {"fieldManager": "tests", "force": "true", **query}
         return self.request("PATCH", self.path_of(thing, namespace), thing, kind=APPLY, **query)
 
-    def get(self, api_version: str, kind: str, name: str, namespace: str = "default") -> dict | None:
+    def get(self, api_version: str, kind: str, name: str,
+            namespace: str = "default") -> dict | None:
         try:
             return self.request("GET", self.path(api_version, kind, namespace, name))
         except ApiError as error:

@@ -80,7 +80,7 @@ def fetch_toolchain(proxies: list[str]) -> str:
         )
     found = hashlib.sha256(data).hexdigest()
     if found != TOOLCHAIN_SHA256:
-        raise Unavailable(f"golang.org/toolchain {TOOLCHAIN} has SHA-256 {found}, not the known one")
+        raise Unavailable(f"golang.org/toolchain {TOOLCHAIN}: SHA-256 {found} is not the known one")
     unpack(data, f"golang.org/toolchain@{TOOLCHAIN}/", directory)
     return str(go)
 
@@ -137,8 +137,9 @@ class Builder:
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
             )
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"the limit of {BUILD_LIMIT_S:.0f} s for builds was reached in "
-                              f"module {module.name}; the next `make test` goes on from there") from None
+            raise Unavailable(
+                f"the limit of {BUILD_LIMIT_S:.0f} s for builds was reached in module "
+                f"{module.name}; the next `make test` goes on from there") from None
         if done.returncode != 0:
             raise Unavailable(f"go {args[0]} failed in module {module.name}: see {log.name}")
         return done.stdout

@@ -85,7 +85,8 @@ class Cluster:
         return {
             r"registry\.local/ml/.*": train,
             r"(.*/)?shanty(:.*)?": {"root": str(self.directory / "image")},
-            r"(docker\.io/)?(library/)?(busybox|alpine)(:.*)?": {"root": str(HERE / "images/alpine")},
+            r"(docker\.io/)?(library/)?(busybox|alpine)(:.*)?": {
+                "root": str(HERE / "images/alpine")},
         }
 
     def fake_nodes(self, count: int) -> FakeNodes:

@@ -116,7 +116,8 @@ class ControlPlane:
         for name, port, more in [
             ("kube-controller-manager", 10257, [
                 f"--root-ca-file={pki.crt('ca')}", "--use-service-account-credentials=true",
-                f"--service-account-private-key-file={pki.key('sa')}", "--allocate-node-cidrs=false",
+                f"--service-account-private-key-file={pki.key('sa')}",
+                "--allocate-node-cidrs=false",
                 f"--flex-volume-plugin-dir={run}/flexvolume"]),
             ("kube-scheduler", 10259, []),
         ]:

@@ -9,7 +9,7 @@ GPUS = "8"
 NODES_PER_RACK = 2
 ANNOTATION = "kwok.x-k8s.io/node"
 
-# A pod of these nodes succeeds after two seconds, unless it is annotated otherwise.
+# A pod of these nodes runs for ever, unless its annotation test/outcome says how it ends.
 COMPLETE = """
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
@@ -37,7 +37,11 @@ spec:
         restartCount: 0
         started: false
         state:
-          terminated: {exitCode: {{ if $failed }}1{{ else }}0{{ end }}, reason: {{ if $failed }}Error{{ else }}Completed{{ end }}, startedAt: {{ $now | Quote }}, finishedAt: {{ $now | Quote }}}
+          terminated:
+            exitCode: {{ if $failed }}1{{ else }}0{{ end }}
+            reason: {{ if $failed }}Error{{ else }}Completed{{ end }}
+            startedAt: {{ $now | Quote }}
+            finishedAt: {{ $now | Quote }}
       {{ end }}
       phase: {{ if $failed }}Failed{{ else }}Succeeded{{ end }}
 """

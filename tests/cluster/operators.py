@@ -17,7 +17,8 @@ KUEUE_FILES = "/etc/kueue/metrics/certs"  # read even with metrics off
 CA_NAMES = ["training-operator-ca", "jobset-ca", "kubeflow-trainer-ca", "kueue-ca"]
 LEAF_NAMES = ["localhost", "training-operator.kubeflow.svc"]
 KUEUE_KINDS = ["batch/job", "jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob",
-               "kubeflow.org/pytorchjob", "kubeflow.org/mpijob", "ray.io/rayjob", "ray.io/raycluster"]
+               "kubeflow.org/pytorchjob", "kubeflow.org/mpijob", "ray.io/rayjob",
+               "ray.io/raycluster"]
 COSCHEDULER = "scheduler-plugins-scheduler"
 
 
@@ -70,28 +71,30 @@ class Operators:
 
         def install(crd: dict) -> None:
             self.api.apply(crd, fieldValidation="Strict")
-            self.api.wait(
-                lambda: condition_of(self.api.get(crd["apiVersion"], crd["kind"],
-                                                  crd["metadata"]["name"]), "Established") == "True",
-                f"{crd['metadata']['name']} is established")
-            names = crd["spec"]["names"]
-            self.api.wait(lambda: self.api.serves(f"{crd['spec']['group']}/{served(crd)}", names["kind"]),
-                          f"{names['kind']} is in the discovery")
+            name, kind = crd["metadata"]["name"], crd["spec"]["names"]["kind"]
+            version = f"{crd['spec']['group']}/{served(crd)}"
+
+            def established() -> bool:
+                found = self.api.get(crd["apiVersion"], crd["kind"], name)
+                return condition_of(found, "Established") == "True"
+
+            self.api.wait(lambda: established() and self.api.serves(version, kind),
+                          f"{name} is established and discovered")
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             list(pool.map(install, crds))
 
     def install_webhooks(self, documents: list[dict], port: int, name: str = "",
                          only: set[str] | None = None, pods_with: str = "") -> list[str]:
-        """Points webhooks at this machine; `pods_with`: those of pods only for pods with a label."""
+        """Points webhooks at this machine; `pods_with`: a label that pods must have for theirs."""
         paths = []
         for document in documents:
             if not document["kind"].endswith("WebhookConfiguration"):
                 continue
             if name:
                 document["metadata"]["name"] = f"{name}-{document['metadata']['name']}"
-            hooks = [hook for hook in document["webhooks"]
-                     if only is None or any(set(rule["resources"]) & only for rule in hook["rules"])]
+            hooks = [hook for hook in document["webhooks"] if only is None or any(
+                set(rule["resources"]) & only for rule in hook["rules"])]
             for hook in hooks:
                 path = hook["clientConfig"]["service"]["path"]
                 paths.append(path)
@@ -149,7 +152,7 @@ def jobset(on: Operators) -> None:
 
 
 def training_operator(on: Operators) -> None:
-    """Its rotator of certificates cannot be switched off: it gets a Secret that it finds in order."""
+    """Its rotator of certificates cannot be switched off: it gets a Secret that satisfies it."""
     on.install_crds("training-operator/crds")
     on.namespace("kubeflow")
     on.constant_files(WEBHOOK_FILES)
@@ -184,7 +187,7 @@ def trainer(on: Operators) -> None:
 
 
 def kueue(on: Operators) -> None:
-    """Every webhook says Fail, and only those of the integrations are served: the rest is left out."""
+    """Only the webhooks of its integrations are served; the others would refuse everything."""
     on.install_crds("kueue/crds")
     on.namespace("kueue-system")
     on.constant_files(KUEUE_FILES)

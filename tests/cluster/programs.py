@@ -49,7 +49,8 @@ class Module:
 
     def directory(self, go_version: str) -> Path:
         """Where the builds of exactly this source by exactly this Go lie."""
-        what = (go_version, sorted(self.programs.items()), sorted(map(repr, self.files)), self.flags)
+        files = sorted(map(repr, self.files))
+        what = (go_version, sorted(self.programs.items()), files, self.flags)
         digest = hashlib.sha256(repr(what).encode())
         for path in sorted(self.source.rglob("*")):
             if path.is_file():
@@ -81,12 +82,14 @@ MODULES = [
             "kueue": "sigs.k8s.io/kueue/cmd/kueue",
         },
         [
-            Files("kwok/node", "sigs.k8s.io/kwok", "kustomize/stage/node/fast/node-initialize.yaml"),
+            Files("kwok/node", "sigs.k8s.io/kwok",
+                  "kustomize/stage/node/fast/node-initialize.yaml"),
             Files("kwok/node", "sigs.k8s.io/kwok",
                   "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml"),
             Files("kwok/pod", "sigs.k8s.io/kwok", "kustomize/stage/pod/fast/pod-*.yaml"),
             Files("jobset/crds", "sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml"),
-            Files("jobset/webhooks", "sigs.k8s.io/jobset", "config/components/webhook/manifests.yaml"),
+            Files("jobset/webhooks", "sigs.k8s.io/jobset",
+                  "config/components/webhook/manifests.yaml"),
             Files("training-operator/crds", "github.com/kubeflow/training-operator",
                   "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"),
             Files("training-operator/webhooks", "github.com/kubeflow/training-operator",
@@ -98,7 +101,8 @@ MODULES = [
             Files("trainer/runtimes", "github.com/kubeflow/trainer/v2",
                   "manifests/base/runtimes/torch_distributed.yaml"),
             Files("kueue/crds", "sigs.k8s.io/kueue", "config/components/crd/bases/*.yaml"),
-            Files("kueue/webhooks", "sigs.k8s.io/kueue", "config/components/webhook/manifests.yaml"),
+            Files("kueue/webhooks", "sigs.k8s.io/kueue",
+                  "config/components/webhook/manifests.yaml"),
             Files("mpi-operator/crds", "github.com/kubeflow/mpi-operator",
                   "manifests/base/kubeflow.org_mpijobs.yaml"),
         ],

@@ -64,8 +64,8 @@ def test_a_pod_runs_with_its_environment_files_and_log(pods):
     api.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
                 "stringData": {"token": "s3cret"}}, namespace)
     pods.create(pod(
-        "all", 'id -u; hostname; echo "$WHO $MODE $CPUS $1"; python /code/train.py; cat /secret/token; '
-        'df --output=size -B1 /dev/shm /mem | tail -2; pwd; echo x > /scratch/x',
+        "all", 'id -u; hostname; echo "$WHO $MODE $CPUS $1"; python /code/train.py; '
+        'cat /secret/token; df --output=size -B1 /dev/shm /mem | tail -2; pwd; echo x > /scratch/x',
         containers={
             "args": ["sh", "$(WHO)!"], "workingDir": "/work",
             "securityContext": {"runAsUser": 1000, "allowPrivilegeEscalation": False},
@@ -85,8 +85,8 @@ def test_a_pod_runs_with_its_environment_files_and_log(pods):
                  {"name": "scratch", "emptyDir": {}}]))
     assert exit_of(pods.ended("all")) == 0, pods.log("all")
     assert pods.log("all").split() == [
-        "1000", "all", "pod-all", "fast", "2", "pod-all!", "from", "the", "map", "s3cret", "67108864",
-        "16777216", "/work"]
+        "1000", "all", "pod-all", "fast", "2", "pod-all!", "from", "the", "map", "s3cret",
+        "67108864", "16777216", "/work"]
     assert pods.log("all", tailLines=1) == "/work\n"
 
 
@@ -103,7 +103,8 @@ def test_pods_find_each_other_by_name(pods):
                     initContainers=[{
                         "name": "wait", "image": "alpine:3.10", "command": ["sh", "-c",
                         "until nslookup first.gang; do sleep 0.2; done"]}]))
-    pods.create(pod("a", f'python -c "{serve}"', metadata=labels, hostname="first", subdomain="gang"))
+    pods.create(pod("a", f'python -c "{serve}"', metadata=labels, hostname="first",
+                    subdomain="gang"))
     assert exit_of(pods.ended("b")) == 0, pods.log("b")
     assert exit_of(pods.ended("a")) == 0 and pods.log("a") == "hello\n"
 
@@ -150,10 +151,15 @@ def test_a_claim_is_one_directory_for_all(pods):
 
 
 def test_a_pod_reaches_the_api_server_with_its_token(pods):
-    script = ("cd /var/run/secrets/kubernetes.io/serviceaccount && python -c \"import urllib.request as u, ssl; "
-              "r = u.Request('https://kubernetes.default.svc/api/v1/namespaces/%s/pods' % open('namespace').read(), "
-              "headers={'Authorization': 'Bearer ' + open('token').read()}); "
-              "u.urlopen(r, context=ssl.create_default_context(cafile='ca.crt'))\"")
-    pods.create(pod("asks", script))
+    ask = """
+import ssl, urllib.request
+where = "/var/run/secrets/kubernetes.io/serviceaccount/"
+token, namespace = open(where + "token").read(), open(where + "namespace").read()
+request = urllib.request.Request(
+    f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/pods",
+    headers={"Authorization": f"Bearer {token}"})
+urllib.request.urlopen(request, context=ssl.create_default_context(cafile=where + "ca.crt"))
+"""
+    pods.create(pod("asks", "", containers={"command": ["python", "-c", ask]}))
     assert exit_of(pods.ended("asks")) == 1
     assert "403: Forbidden" in pods.log("asks")

@@ -19,9 +19,10 @@ def test_variables_are_expanded_as_kubernetes_says(text, made):
 
 
 def test_fields_of_a_pod():
-    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u",
-                        "annotations": {"batch.kubernetes.io/job-completion-index": "3"}}, "spec": {}}
-    path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    index = "batch.kubernetes.io/job-completion-index"
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": {index: "3"}},
+           "spec": {}}
+    path = f"metadata.annotations['{index}']"
     assert field_of(pod, path, {}) == "3"
     assert field_of(pod, "status.podIP", {"status.podIP": "10.0.0.9"}) == "10.0.0.9"
     assert field_of(pod, "metadata.labels['absent']", {}) == ""
@@ -43,7 +44,8 @@ def test_last_lines():
 
 
 def test_a_question_of_dns():
-    packet = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + b"\x01A\x03svc\x00" + struct.pack("!HH", 1, 1)
+    head = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0)
+    packet = head + b"\x01A\x03svc\x00" + struct.pack("!HH", 1, 1)
     assert parse_question(packet) == (["a", "svc"], 1, len(packet))
     with pytest.raises((IndexError, struct.error)):
         parse_question(packet[:14])

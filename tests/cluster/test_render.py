@@ -127,8 +127,9 @@ def test_the_runner_can_follow_and_remove_a_job_and_nothing_else(cluster, namesp
         api.create(thing, namespace)
 
     def logged():
-        pods = [pod for pod in api.list("v1", "Pod", namespace) if pod["status"]["phase"] == "Failed"]
-        return pods and api.text(api.path("v1", "Pod", namespace, pods[0]["metadata"]["name"], "log"))
+        names = [pod["metadata"]["name"] for pod in api.list("v1", "Pod", namespace)
+                 if pod["status"]["phase"] == "Failed"]
+        return names and api.text(api.path("v1", "Pod", namespace, names[0], "log"))
 
     try:
         assert "no-such-script" in api.wait(logged, "a pod has a log", LIMIT_S)

@@ -44,7 +44,8 @@ def test_goes_on_after_a_killed_rank_and_a_deleted_pod(cluster, namespace, tmp_p
 def test_waits_in_a_queue_until_the_quota_admits_it(cluster, namespace, tmp_path):
     cluster.need("kueue")
     for thing in queue(namespace, 1):
-        cluster.operators.retry(lambda: cluster.api.apply(thing, namespace), "Kueue takes its queue")
+        cluster.operators.retry(lambda: cluster.api.apply(thing, namespace),
+                                f"Kueue takes its {thing['kind']}")
     training = Training(cluster, namespace, "kueue", tmp_path)
 
     def told():

@@ -120,7 +120,8 @@ class Training:
             except OSError:
                 continue
             ranks = [name for name in environ if name.startswith(b"RANK=")]
-            if f"TEST_MARK={self.namespace}".encode() in environ and ranks and b"train.py" in command:
+            marked = f"TEST_MARK={self.namespace}".encode() in environ
+            if marked and ranks and b"train.py" in command:
                 found[int(ranks[0][5:])] = int(entry.name)
         return found
 
@@ -157,7 +158,8 @@ class Training:
         kinds += [("batch/v1", "Job"), *{(t["apiVersion"], t["kind"]) for t in self.objects}]
         names = [f"{kind} {thing['metadata']['name']}" for version, kind in kinds
                  for thing in self.api.list(version, kind, self.namespace)]
-        return [name for name in names if "tiny" in name] + [f"rank {rank}" for rank in self.ranks()]
+        living = [f"rank {rank}" for rank in self.ranks()]
+        return [name for name in names if "tiny" in name] + living
 
 
 def queue(name: str, gpus: int) -> list[dict]:

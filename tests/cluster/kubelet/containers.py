@@ -50,8 +50,8 @@ class Container:
     def log(self, previous: bool = False) -> Path:
         return self.directory / f"{self.restarts - previous}.log"
 
-    def start(self, pod: dict, environment: Environment, volumes: dict[str, Path], files: list[dict],
-              images: dict, sandbox: int) -> None:
+    def start(self, pod: dict, environment: Environment, volumes: dict[str, Path],
+              files: list[dict], images: dict, sandbox: int) -> None:
         image = find(images, self.spec["image"])
         env = environment.of(self.spec, {"PATH": PATH, "HOME": "/root", **image["env"]})
         command = self.spec.get("command") or image["command"]

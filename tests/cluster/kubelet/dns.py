@@ -1,4 +1,4 @@
-"""The cluster's DNS: answers from Services and EndpointSlices, asked of the API server each time."""
+"""The cluster's DNS: answers from Services and EndpointSlices, asked of the server each time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ..quantity import divided
 
 
 class NotYet(Exception):
-    """Something that the container refers to is not there; it may come. `reason` as kubelets say it."""
+    """Something that the container refers to is not there; it may come. `reason` is the kubelet's."""
 
     def __init__(self, message: str, reason: str = "CreateContainerConfigError"):
         super().__init__(message)
@@ -131,7 +131,8 @@ def text(value: bytes) -> str:
 
 def data_of(thing: dict) -> dict[str, bytes]:
     """All of a ConfigMap or Secret, as bytes by key."""
-    decoded = {key: base64.b64decode(value) for key, value in (thing.get("binaryData") or {}).items()}
+    binary = thing.get("binaryData") or {}
+    decoded = {key: base64.b64decode(value) for key, value in binary.items()}
     for key, value in (thing.get("data") or {}).items():
         decoded[key] = base64.b64decode(value) if thing["kind"] == "Secret" else value.encode()
     return decoded

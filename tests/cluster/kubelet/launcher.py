@@ -15,7 +15,8 @@ import signal
 import sys
 from pathlib import Path
 
-NEW = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "pid": 0x20000000, "net": 0x40000000}
+NEW = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "pid": 0x20000000,
+       "net": 0x40000000}
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 1, 32, 4096, 8192, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 LAST_CAPABILITY = 40
@@ -82,7 +83,7 @@ def open_way(root: str, path: str) -> None:
 
 
 def lay_root(spec: dict) -> str:
-    """The container's root: this machine's under a writable layer that nothing keeps, and mounts."""
+    """The container's root: this machine's, a writable layer that nothing keeps, and mounts."""
     base, root = spec["directory"], f"{spec['directory']}/root"
     mount("container", base, "tmpfs", data="mode=755")
     for name in ("upper", "work", "root"):

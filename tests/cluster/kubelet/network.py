@@ -1,4 +1,4 @@
-"""A pod's network: a namespace held open by a process that only sleeps, one address on the bridge."""
+"""A pod's network: a namespace held open by a process that only sleeps, on the bridge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Addresses:
 
     def take(self) -> str:
         with self.lock:
-            address = next(a for i in itertools.count() if (a := str(self.first + i)) not in self.used)
+            candidates = (str(self.first + index) for index in itertools.count())
+            address = next(each for each in candidates if each not in self.used)
             self.used.add(address)
             return address
 
@@ -42,8 +43,8 @@ class PodNetwork:
     def __init__(self, hostname: str, address: str):
         self.address = address
         self.holder = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--uts", "--ipc", "sh", "-c", RUN,
-             "sh", hostname],
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--uts", "--ipc",
+             "sh", "-c", RUN, "sh", hostname],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         )
         if self.holder.stdout.readline() != "ready\n":

@@ -6,9 +6,8 @@ import shutil
 import signal
 import threading
 import time
-from pathlib import Path
 
-from ..api import STRATEGIC, Api, ApiError
+from ..api import STRATEGIC, ApiError
 from ..sandbox import GATEWAY
 from .containers import Container, now
 from .environment import Environment, NotYet
@@ -118,7 +117,8 @@ class Pod(threading.Thread):
         written = {"hosts": hosts, "hostname": hostname + "\n", "resolv.conf": self.resolver()}
         for name, text in written.items():
             (self.directory / name).write_text(text)
-        return [{"source": str(self.directory / name), "target": f"/etc/{name}"} for name in written]
+        return [{"source": str(self.directory / name), "target": f"/etc/{name}"}
+                for name in written]
 
     def resolver(self) -> str:
         """A hostNetwork pod without ClusterFirstWithHostNet gets the node's resolver: none here."""

@@ -77,4 +77,5 @@ class LogServer(http.server.ThreadingHTTPServer):
         super().__init__((address, port), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
-        self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.socket = context.wrap_socket(self.socket, server_side=True,
+                                          do_handshake_on_connect=False)
