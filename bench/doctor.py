@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,9 +76,19 @@ def measure(command, feed=None) -> tuple[float, float]:
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if feed:
         threading.Thread(target=feed, args=(process.stdin,), daemon=True).start()
-    _, _, usage = os.wait4(process.pid, 0)
+    peak_kib = 0
+    while True:
+        pid, _, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            break
+        try:  # not ru_maxrss: that counts this Python before the exec
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak_kib = max(peak_kib, *map(int, re.findall(r"VmHWM:\s+(\d+)", status)), 0)
+        except OSError:
+            pass
+        time.sleep(0.02)
     process.returncode = 0
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return usage.ru_utime + usage.ru_stime, peak_kib / 1024
 
 
 def row(what, size_bytes, command, feed=None):
@@ -102,9 +113,9 @@ def main():
                     out.write(piece)
             size = path.stat().st_size
             row(f"shanty doctor, {name}", size, [SHANTY, "doctor", path])
-            row(f"grep -E of its {len(needles())} patterns, {name}", size, ["grep", "-E", "-f", patterns, path])
+            row(f"grep -cE of its {len(needles())} patterns, {name}", size, ["grep", "-cE", "-f", patterns, path])
             if shutil.which("rg"):
-                row(f"ripgrep, {name}", size, ["rg", "--no-mmap", "-j1", "-f", patterns, path])
+                row(f"ripgrep, {name}", size, ["rg", "-c", "--no-mmap", "-j1", "-f", patterns, path])
         count = (options.stream_gigabytes << 30) // len(piece)
 
         def feed(pipe):

@@ -62,6 +62,9 @@ struct Bucket {
   std::deque<Record> last;
 };
 
+constexpr uint32_t kFactsOfSpeaker = 4;  // of one kind that are looked at
+constexpr uint32_t kFactsThinned = 32;   // then one of so many
+
 size_t limit_first(Keep keep) { return keep == Keep::kFirst ? kKeepFirst : kKeepSeriesFirst; }
 size_t limit_last(Keep keep) { return keep == Keep::kFirst ? kKeepLast : kKeepSeriesLast; }
 
@@ -170,12 +173,18 @@ class LogScanner::Impl {
   }
 
   bool wants(uint32_t index, size_t end) {
-    const Keep keep = events_.rows[index].row->keep;
-    if (keep == Keep::kSeries) return ++hits_in_block_[index] <= kMaxSeriesPerBlock;
-    if (keep == Keep::kFirst) return true;
+    const EventRow& row = *events_.rows[index].row;
+    if (row.keep == Keep::kSeries) return ++hits_in_block_[index] <= kMaxSeriesPerBlock;
+    if (row.keep == Keep::kFirst && row.weight != Weight::kFact) return true;
     const std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
     const size_t speaker = line.substr(0, 200).find(" NCCL ");
     const std::hash<std::string_view> hash;
+    if (row.keep == Keep::kFirst) {
+      // NCCL tells the same facts of a process for each communicator: a few of them are enough.
+      if (speaker == line.npos || facts_.size() >= kMaxSamples) return true;
+      uint32_t& told = facts_[mix(hash(line.substr(0, speaker)), index)];
+      return ++told <= kFactsOfSpeaker || told % kFactsThinned == 0;
+    }
     const uint64_t key = mix(hash(line.substr(0, speaker == line.npos ? 0 : speaker)),
                              hash(block_.bytes.substr(end, line_end_ - end)));
     if (samples_.size() >= kMaxSamples) return false;
@@ -270,6 +279,7 @@ class LogScanner::Impl {
     }
     buckets_.clear();
     samples_.clear();
+    facts_.clear();
     waiting_ = 0;
   }
 
@@ -295,6 +305,7 @@ class LogScanner::Impl {
 
   std::unordered_map<uint64_t, Bucket> buckets_;
   std::unordered_set<uint64_t> samples_;
+  std::unordered_map<uint64_t, uint32_t> facts_;  // told by one speaker
   size_t waiting_ = 0;
   uint64_t dropped_ = 0;
 };
