@@ -13,7 +13,7 @@ import pytest
 LIMIT_S = 150
 JOB = """
 job: tiny
-run: {script: train.py, python: python, image: registry.local/ml/train:1, env: {TEST_MARK: MARK}}
+run: {script: train.py, python: python, image: registry.local/ml/train:1, env: {TEST_MARK: "@NAMESPACE@"}}
 nodes: 2
 gpus_per_node: 1
 checkpoint: {claim: ckpt, mount: /mnt/ckpt}
@@ -64,7 +64,7 @@ class OnCluster:
             self.held.touch()
         self.directory = tmp_path
         (tmp_path / "train.py").write_text(train)
-        (tmp_path / "job.yaml").write_text(job.replace("MARK", namespace))
+        (tmp_path / "job.yaml").write_text(job.replace("@NAMESPACE@", namespace))
         self.stdout, self.stderr = tmp_path / "stdout", tmp_path / "stderr"
         self.process = None
 
@@ -88,11 +88,15 @@ class OnCluster:
     def err(self):
         return self.stderr.read_text(errors="replace")
 
-    def until(self, condition, what):
+    def until(self, condition, what, wants_it=False):
+        """`wants_it`: in vain once the command has ended."""
         deadline = time.monotonic() + LIMIT_S
         while time.monotonic() < deadline:
+            ended = self.process and self.process.poll() is not None
             if condition():
                 return
+            if ended and wants_it:
+                break
             time.sleep(0.1)
         pytest.fail(f"{what}: did not happen within {LIMIT_S} s\n{self.describe()}")
 
@@ -153,7 +157,7 @@ def on_cluster(cluster, namespace, tmp_path):
 def test_runs_to_its_end_and_leaves_nothing(cluster, on_cluster, target):
     cluster.need(*NEEDS[target])
     job = on_cluster(hold=True).start("--target", target)
-    job.until(job.stepped, "both ranks step")
+    job.until(job.stepped, "both ranks step", True)
     token = job.token()
     job.held.unlink()
     job.ends(0)
@@ -186,7 +190,7 @@ def test_runs_to_its_end_and_leaves_nothing(cluster, on_cluster, target):
 
 def test_is_left_by_ctrl_c_and_found_again(on_cluster):
     job = on_cluster(hold=True).start()
-    job.until(job.stepped, "both ranks step")
+    job.until(job.stepped, "both ranks step", True)
     job.process.send_signal(signal.SIGINT)
     job.ends(130)
     assert f"shanty logs -f tiny --on kubernetes -n {job.namespace}" in job.err()
@@ -216,11 +220,11 @@ def test_is_left_by_ctrl_c_and_found_again(on_cluster):
 @pytest.mark.parametrize("target", ["job", "pods"])
 def test_goes_on_when_a_pod_is_deleted(on_cluster, target):
     job = on_cluster(hold=True).start("--target", target)
-    job.until(job.stepped, "both ranks step")
+    job.until(job.stepped, "both ranks step", True)
     second = next(pod for pod in job.cluster.pods(job.namespace)
                   if pod["metadata"]["name"].startswith("tiny-1"))
     job.api.delete("v1", "Pod", second["metadata"]["name"], job.namespace)
-    job.until(lambda: job.stepped(2), "both ranks step again")
+    job.until(lambda: job.stepped(2), "both ranks step again", True)
     assert "is the new node 1 of the job" in job.err(), job.describe()
     job.held.unlink()
     job.ends(0)
@@ -239,7 +243,7 @@ def test_returns_the_exit_code_of_the_job(on_cluster):
 def test_says_what_keeps_pods_from_starting(on_cluster):
     job = on_cluster(job=JOB.replace("gpus_per_node: 1", "gpus_per_node: 16"))
     job.start()
-    job.until(lambda: "2 pods have no place yet" in job.err(), "the reason is told")
+    job.until(lambda: "2 pods have no place yet" in job.err(), "the reason is told", True)
     job.process.send_signal(signal.SIGINT)
     job.ends(130)
     listed = json.loads(job.shanty("ps", "--json").stdout)
