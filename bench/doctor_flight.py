@@ -23,7 +23,7 @@ ENTRIES = 2000
 
 
 def timed(command: list[str]) -> dict:
-    """Wall and CPU seconds, peak memory and output of a command; os.wait4 tells them of it alone."""
+    """Wall and CPU seconds, peak memory and output of a command; os.wait4 tells its own."""
     began = time.monotonic()
     with open(WORK / "out", "w+b") as out, open(WORK / "err", "w+b") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT)
@@ -78,7 +78,8 @@ def large():
 
 def main():
     WORK.mkdir(parents=True, exist_ok=True)
-    print("| Flight Recorder dumps | rank named | wall | CPU | memory |\n| --- | --- | --- | --- | --- |")
+    print("| Flight Recorder dumps | rank named | wall | CPU | memory |")
+    print("| --- | --- | --- | --- | --- |")
     for ranks in (64, 256):
         side_by_side(ranks)
     if "--large" in sys.argv:

@@ -156,7 +156,8 @@ def template(stage: int, entries: int, kind: str, world: int, p2p: bool) -> byte
     pickle.text("pg_config")
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(world)))}}
     for group in ("tp", "pp", "dp"):
-        config[f"@{group}"] = {"name": f"@{group}", "desc": GROUPS[group][1], "ranks": f"@{group}ranks"}
+        config[f"@{group}"] = {"name": f"@{group}", "desc": GROUPS[group][1],
+                               "ranks": f"@{group}ranks"}
     pickle.value(config)
     pickle.text("comm_lib_version")
     pickle.text("2.27.5")

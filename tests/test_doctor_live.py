@@ -1,4 +1,4 @@
-"""`shanty doctor` on real jobs: who holds up whom while it runs, what was slow, what a resume lost."""
+"""`shanty doctor` on real jobs: who holds up whom, what was slow, what a resume lost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def train(start, tmp_path):
     script.write_text(SCRIPT)
 
     def start_training(mode: str, steps: int, ranks: int, *options: str, env=None) -> Run:
-        return start("--nproc-per-node", str(ranks), *options, str(script), mode, str(steps), env=env)
+        return start("--nproc-per-node", str(ranks), *options, str(script), mode, str(steps),
+                     env=env)
 
     return start_training
 
