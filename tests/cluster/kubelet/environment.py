@@ -10,7 +10,7 @@ from ..quantity import divided
 
 
 class NotYet(Exception):
-    """Something that the container refers to is not there; it may come. `reason` is the kubelet's."""
+    """Something that the container refers to is not there; it may come. `reason` is a kubelet's."""
 
     def __init__(self, message: str, reason: str = "CreateContainerConfigError"):
         super().__init__(message)
