@@ -44,8 +44,7 @@ FAULTS = [
     Fault("disk", {"checkpoint"}, {0}, small="disk"),
     Fault("truncated", {"checkpoint"}),
     Fault("port", {"port_in_use"}),
-    Fault("missing", {"launch_config", "rendezvous_store"}, launcher="missing"),
-    Fault("world", {"launch_config", "rendezvous_store"}, launcher="world"),
+    Fault("missing", {"launch_config", "rendezvous_store"}, {2}, launcher="missing"),
     Fault("none", set()),
 ]
 
@@ -94,7 +93,7 @@ def run_torchrun(fault, directory, logs):
 def run_ranks(fault, directory, logs):
     """Ranks without a launcher that would end the others: each has a log of its own."""
     port = free_port()
-    worlds = {"missing": [3, 3], "world": [2, 3]}.get(fault.name, [2, 2])
+    worlds = {"missing": [3, 3]}.get(fault.name, [2, 2])
     ranks = []
     for rank, world in enumerate(worlds):
         env = environment(fault, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world),
@@ -102,10 +101,14 @@ def run_ranks(fault, directory, logs):
         with open(logs / f"rank_{rank}.log", "wb") as out:
             ranks.append(subprocess.Popen([sys.executable, str(SCRIPT), fault.name, str(directory)], env=env,
                                           stdout=out, stderr=subprocess.STDOUT))
-    for rank, process in enumerate(ranks):
-        if fault.name == "stopped" and rank == 1:
-            process.kill()  # it stopped itself; rank 0 has given up by now
-        process.wait(timeout=LIMIT_S)
+    try:
+        for rank, process in enumerate(ranks):
+            if fault.name == "stopped" and rank == 1:
+                process.kill()  # it stopped itself; rank 0 has given up by now
+            process.wait(timeout=LIMIT_S)
+    finally:
+        for process in ranks:
+            process.kill()
 
 
 @pytest.fixture(scope="module")

@@ -1168,7 +1168,7 @@ def extra_tasks(job):
     job.wait(1800)
     job.trace(0, "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. "
                  f"{job.world}/{job.world + 1} clients joined.")
-    return {"ranks": [0]}
+    return {}  # the controller's fault
 
 
 @scenario("F124", "launch_config")

@@ -97,12 +97,13 @@ void too_few_came(const Case& of, Hypotheses& out) {
   for (const PodFact& pod : of.facts().pods) pending |= pod.phase == "Pending";
   if (pending) return;
   Draft draft(of, "RANK101", "launch_config", 0.72, Nearness::kStructure);
-  draft.show(of.all("clients_joined")).show(of.all("world_line")).blame(joined);
+  draft.show(of.all("clients_joined")).show(of.all("world_line"));
   for (int rank = 0; rank < expected && rank < 4096; ++rank) {
     if (came > 1 && static_cast<int64_t>(of.ranks().size()) == came && !of.ranks().contains(rank)) {
       draft.rank(rank);
     }
   }
+  if (!draft.blames_someone()) draft.blame(joined);
   draft.message(
       fmt::format("{} of {} processes came: WORLD_SIZE is larger than what was started, or "
                   "some never started",
