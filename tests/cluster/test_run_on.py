@@ -243,7 +243,8 @@ def test_returns_the_exit_code_of_the_job(on_cluster):
 def test_says_what_keeps_pods_from_starting(on_cluster):
     job = on_cluster(job=JOB.replace("gpus_per_node: 1", "gpus_per_node: 16"))
     job.start()
-    job.until(lambda: "2 pods have no place yet" in job.err(), "the reason is told", True)
+    job.until(lambda: re.search(r"no place yet: .*2 Insufficient nvidia.com/gpu", job.err()),
+              "the reason is told", True)
     job.process.send_signal(signal.SIGINT)
     job.ends(130)
     listed = json.loads(job.shanty("ps", "--json").stdout)
