@@ -236,8 +236,8 @@ def test_pods_read_the_same_job(render, job, tmp_path):
 
 def test_code_comes_by_configmap_git_or_image(render):
     [config] = [o for o in objects(render("files", "job")) if o["kind"] == "ConfigMap"]
-    assert config["data"]["code-train.py"] == (JOBS / "train.py").read_text()
-    assert config["data"]["code-conf_model.yaml"] == (JOBS / "conf" / "model.yaml").read_text()
+    assert config["data"]["code-0"] == (JOBS / "train.py").read_text()
+    assert config["data"]["code-1"] == (JOBS / "conf" / "model.yaml").read_text()
     [pod] = pods(render("git", "job"))
     clone = pod["spec"]["initContainers"][1]
     assert {"name": "REPOSITORY", "value": "https://git.example/team/project.git"} in clone["env"]
@@ -303,6 +303,15 @@ def test_host_network_jobs_have_ports_of_their_own(tmp_path):
         assert 23456 <= int(port) < 32768
         ports.add(port)
     assert len(ports) == 3
+
+
+def test_the_driver_of_ray_lies_where_it_is_called(render):
+    found = {o["kind"]: o for o in objects(render("two-nodes", "rayjob"))}
+    head = found["RayJob"]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    [volume] = [v["configMap"] for v in head["volumes"] if v["name"] == "job"]
+    [item] = [i for i in volume["items"] if i["path"] == "ray_nodes.py"]
+    compile(found["ConfigMap"]["data"][item["key"]], "ray_nodes.py", "exec")
+    assert " /etc/shanty/job/ray_nodes.py 2 5 -- " in found["RayJob"]["spec"]["entrypoint"]
 
 
 def test_an_image_volume_needs_no_init_container(render):

@@ -46,18 +46,15 @@ Yaml token_secret(const RenderContext& c) {
   return secret;
 }
 
-std::string config_key(const std::string& path) {
-  std::string key = "code-";
-  for (const char ch : path) key += ch == '/' ? '_' : ch;
-  return key;
-}
-
 Yaml config_map(const RenderContext& c) {
   Yaml map = make_object(c, "v1", "ConfigMap", c.config_name());
   Yaml& data = map["data"];
   data.set("job.yaml", pod_job_file(c), "The job file as each pod reads it.");
   if (c.code != CodeSource::kConfigMap) return map;
-  for (const CodeFile& file : c.options.code) data.set(config_key(file.path), file.content);
+  size_t index = 0;
+  for (const CodeFile& file : c.options.code) {
+    data.set(code_key(index++), file.content, file.path);
+  }
   return map;
 }
 
@@ -101,6 +98,8 @@ Yaml pod_failure_policy() {
 }
 
 }  // namespace
+
+std::string code_key(size_t index) { return fmt::format("code-{}", index); }
 
 void add_labels(const RenderContext& c, Yaml& metadata) {
   Yaml& labels = metadata["labels"];

@@ -17,6 +17,9 @@ void add_labels(const RenderContext& c, Yaml& metadata);
 // with the job file and the code, the checkpoint claim when it is to be made.
 std::vector<Piece> common_objects(const RenderContext& c);
 
+// The ConfigMap's key of a file of the code; paths would not do, since keys have no slashes.
+std::string code_key(size_t index);
+
 // The headless Service through which pods named HOSTNAME.SERVICE find each other.
 Piece headless_service(const RenderContext& c);
 

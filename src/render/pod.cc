@@ -5,6 +5,7 @@
 #include "job/keys.h"
 #include "render/gang.h"
 #include "render/objects.h"
+#include "render/pod_parts.h"
 
 namespace shanty {
 namespace {
@@ -20,60 +21,17 @@ constexpr uint64_t kIdleMemoryBytes = kGi;
 constexpr const char* kNotTheNetwork = "^lo,docker,veth,cali,cilium,flannel,cni,virbr";
 
 bool is_root(const RenderContext& c) { return c.job.pod.user == 0; }
-bool brings_shanty(const RenderContext& c) { return c.job.pod.shanty_image != "none"; }
 bool wants_gpus(const RenderContext& c) { return c.job.gpu.resource != kNoGpus; }
 
-Yaml mount(std::string_view name, std::string_view path, bool read_only = false) {
-  Yaml out;
-  out.set("name", name).set("mountPath", path);
-  if (read_only) out.set("readOnly", true);
-  return out;
-}
-
-void add_volume(Yaml& spec, std::string_view name, Yaml source) {
-  Yaml volume;
-  volume.set("name", name);
-  for (const char* kind : {"emptyDir", "configMap", "secret", "persistentVolumeClaim", "image"}) {
-    if (const Yaml* found = source.find(kind)) volume.set(kind, *found);
-  }
-  spec["volumes"].push(volume);
-}
-
-Yaml source(std::string_view kind, Yaml value) {
-  return Yaml::mapping().set(kind, std::move(value));
-}
-
-// Requests equal to limits make the pod Guaranteed: it is the last to be evicted, and only such
-// pods get CPUs of their own and memory near their GPUs.
-Yaml resources(uint64_t cpus, uint64_t memory_bytes) {
-  Yaml amounts;
-  amounts.set("cpu", cpus).set("memory", quantity(memory_bytes));
-  Yaml out;
-  out.set("requests", amounts).set("limits", amounts);
-  return out;
-}
-
 Yaml trainer_resources(const RenderContext& c) {
-  Yaml out = resources(c.plan.count("cpus_per_node").value_or(c.processes),
-                       c.plan.count("memory_per_node_bytes").value_or(kIdleMemoryBytes));
+  Yaml out = equal_resources(c.plan.count("cpus_per_node").value_or(c.processes),
+                             c.plan.count("memory_per_node_bytes").value_or(kIdleMemoryBytes));
   out["requests"].comment(
       "Equal to the limits: such pods are evicted last, and only they get whole CPUs near their "
       "GPUs from the Topology Manager.");
   for (const char* side : {"requests", "limits"}) {
     if (wants_gpus(c)) out[side].set(c.job.gpu.resource, c.processes);
     if (!c.rdma_resource.empty()) out[side].set(c.rdma_resource, c.rdma_count);
-  }
-  return out;
-}
-
-Yaml container_security(const RenderContext& c, bool needs_rdma) {
-  Yaml out;
-  out.set("allowPrivilegeEscalation", false);
-  out["capabilities"].set("drop", Yaml::texts({"ALL"}));
-  if (needs_rdma && !c.rdma_resource.empty()) {
-    out["capabilities"].set("add", Yaml::texts({"IPC_LOCK"}),
-                            "RDMA pins memory beyond the limit of a container. The namespace must "
-                            "allow it: the pod security levels baseline and restricted do not.");
   }
   return out;
 }
@@ -167,164 +125,7 @@ void add_environment(const RenderContext& c, const PodFrame& frame, Yaml& contai
   for (const PodVariable& variable : network_variables(c)) add_variable(c, env, variable);
 }
 
-void add_claims(const RenderContext& c, Yaml& spec, Yaml& mounts) {
-  size_t index = 0;
-  for (const DataMount& data : c.job.data) {
-    const std::string name = fmt::format("data-{}", index++);
-    Yaml claim;
-    claim.set("claimName", data.claim);
-    if (data.read_only) claim.set("readOnly", true);
-    add_volume(spec, name, source("persistentVolumeClaim", claim));
-    mounts.push(mount(name, data.mount, data.read_only));
-    if (data.stage.empty()) continue;
-    add_volume(spec, name + "-stage", source("emptyDir", Yaml::mapping()));
-    mounts.push(mount(name + "-stage", data.stage),
-                "The node's own disk; what is in it is gone with the pod.");
-  }
-  const CheckpointSpec& checkpoint = c.job.checkpoint;
-  if (checkpoint.claim.empty()) return;
-  add_volume(spec, "checkpoint",
-             source("persistentVolumeClaim", Yaml::mapping().set("claimName", checkpoint.claim)));
-  mounts.push(mount("checkpoint", checkpoint.mount),
-              c.nodes > 1 ? "Written by all nodes: the claim must be ReadWriteMany." : "");
-}
-
-void add_shared_memory(const RenderContext& c, Yaml& spec, Yaml& mounts) {
-  const uint64_t bytes = c.plan.count("shm_bytes").value_or(kGi);
-  Yaml shm;
-  shm.set("medium", "Memory");
-  const PlanValue* reason = c.plan.find("shm_bytes");
-  shm.set("sizeLimit", quantity(bytes),
-          (reason == nullptr ? "" : reason->reason + ". ") +
-              "Counts towards the memory limit of the container.");
-  add_volume(spec, "shm", source("emptyDir", shm));
-  mounts.push(mount("shm", "/dev/shm"),
-              "Without this, /dev/shm has 64 MiB: loader workers die with \"Bus error\", NCCL "
-              "falls back to slower ways.");
-  const auto memory = c.plan.count("memory_per_node_bytes");
-  if (memory && bytes >= *memory) {
-    c.notes.push_back(fmt::format(
-        "shared memory of {} does not fit into the pod's memory of {}: use more pod.memory, fewer "
-        "loader.workers or a smaller loader.shm",
-        quantity(bytes), quantity(*memory)));
-  }
-}
-
-void add_code(const RenderContext& c, Yaml& spec, Yaml& mounts) {
-  if (c.code == CodeSource::kImage) return;
-  if (c.code == CodeSource::kGit) {
-    add_volume(spec, "code", source("emptyDir", Yaml::mapping()));
-    mounts.push(mount("code", kCodeDir));
-    return;
-  }
-  Yaml map;
-  map.set("name", c.config_name());
-  map.set("defaultMode", 365, "0555 in octal: scripts may be run as programs.");
-  for (const CodeFile& file : c.options.code) {
-    std::string key = "code-";
-    for (const char ch : file.path) key += ch == '/' ? '_' : ch;
-    map["items"].push(Yaml::mapping().set("key", key).set("path", file.path));
-  }
-  add_volume(spec, "code", source("configMap", map));
-  mounts.push(mount("code", kCodeDir, true));
-}
-
-void add_own_volumes(const RenderContext& c, Yaml& spec, Yaml& mounts) {
-  if (brings_shanty(c)) {
-    Yaml image;
-    image.set("reference", c.job.pod.shanty_image);
-    image.set("pullPolicy", choice_name(c.job.pod.pull_policy));
-    add_volume(
-        spec, "shanty",
-        c.options.image_volume ? source("image", image) : source("emptyDir", Yaml::mapping()));
-    mounts.push(mount("shanty", kShantyDir, true));
-  }
-  Yaml config;
-  config.set("name", c.config_name());
-  config["items"].push(Yaml::mapping().set("key", "job.yaml").set("path", "job.yaml"));
-  add_volume(spec, "job", source("configMap", config));
-  mounts.push(mount("job", kConfigDir, true));
-  Yaml secret;
-  secret.set("secretName", c.secret_name());
-  secret.set("defaultMode", 288, "0440 in octal: for the pod's group, nobody else.");
-  add_volume(spec, "token", source("secret", secret));
-  mounts.push(mount("token", kTokenDir, true));
-  add_volume(spec, "home", source("emptyDir", Yaml::mapping()));
-  mounts.push(mount("home", kHomeDir));
-}
-
-Yaml init_container(const RenderContext& c, std::string_view name, std::string_view image,
-                    const std::vector<std::string>& command) {
-  Yaml out;
-  out.set("name", name).set("image", image);
-  out.set("imagePullPolicy", choice_name(c.job.pod.pull_policy));
-  out.set("command", Yaml::texts(command));
-  out.set("resources", resources(1, kGi));
-  out.set("securityContext", container_security(c, false));
-  return out;
-}
-
-Yaml install_shanty(const RenderContext& c) {
-  Yaml out = init_container(c, "shanty", c.job.pod.shanty_image,
-                            {"/shanty", "agent", "--install", kShantyDir});
-  out["name"].comment(
-      "Puts the static program with its Python package into the pod; the user's image stays as it "
-      "is.");
-  out["volumeMounts"].push(mount("shanty", kShantyDir));
-  return out;
-}
-
-// The values come in by the environment, so that no quoting of the shell is in the way.
-Yaml clone_code(const RenderContext& c) {
-  const CodeSpec& code = c.job.code;
-  const std::string script =
-      "set -eu\n"
-      "git init -q \"$CODE\" && cd \"$CODE\"\n"
-      "if git fetch -q --depth 1 -- \"$REPOSITORY\" \"$REVISION\"; then\n"
-      "  git checkout -q --detach FETCH_HEAD --\n"
-      "else  # a server that hands out no single commits, or a short hash\n"
-      "  git fetch -q -- \"$REPOSITORY\" '+refs/heads/*:refs/remotes/origin/*' "
-      "'+refs/tags/*:refs/tags/*'\n"
-      "  git checkout -q --detach \"$REVISION\" --\n"
-      "fi\n"
-      "git log -1 --format='code is commit %H'\n";
-  Yaml out = init_container(c, "code", code.git_image, {"/bin/sh", "-c", script});
-  Yaml& env = out["env"];
-  const auto add = [&](const char* name, const std::string& value) {
-    env.push(Yaml::mapping().set("name", name).set("value", value));
-  };
-  add("REPOSITORY", code.git);
-  add("REVISION", code.revision.empty() ? "HEAD" : code.revision);
-  add("CODE", kCodeDir);
-  add("HOME", kHomeDir);
-  add("GIT_TERMINAL_PROMPT", "0");
-  out["volumeMounts"].push(mount("code", kCodeDir));
-  out["volumeMounts"].push(mount("home", kHomeDir));
-  // The volume belongs to root, which git takes for somebody else's directory.
-  add("GIT_CONFIG_COUNT", code.secret.empty() ? "1" : "2");
-  add("GIT_CONFIG_KEY_0", "safe.directory");
-  add("GIT_CONFIG_VALUE_0", kCodeDir);
-  if (!code.secret.empty()) {
-    add("GIT_CONFIG_KEY_1", "credential.helper");
-    add("GIT_CONFIG_VALUE_1", "store --file=/etc/shanty/git/.git-credentials");
-    out["volumeMounts"].push(mount("git", "/etc/shanty/git", true));
-  }
-  return out;
-}
-
-void add_init_containers(const RenderContext& c, Yaml& spec) {
-  if (brings_shanty(c) && !c.options.image_volume) {
-    spec["initContainers"].push(install_shanty(c));
-  }
-  if (c.code != CodeSource::kGit) return;
-  spec["initContainers"].push(clone_code(c));
-  if (c.job.code.secret.empty()) return;
-  add_volume(spec, "git",
-             source("secret",
-                    Yaml::mapping().set("secretName", c.job.code.secret).set("defaultMode", 288)));
-}
-
-Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& spec) {
+Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& volumes) {
   Yaml out;
   out.set("name", frame.container).set("image", c.job.run.image);
   out.set("imagePullPolicy", choice_name(c.job.pod.pull_policy));
@@ -338,13 +139,10 @@ Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& spec
   }
   if (c.code != CodeSource::kImage) out.set("workingDir", kCodeDir);
   add_environment(c, frame, out);
-  out.set("resources", frame.is_idle ? resources(1, kIdleMemoryBytes) : trainer_resources(c));
+  out.set("resources", frame.is_idle ? equal_resources(1, kIdleMemoryBytes) : trainer_resources(c));
   out.set("securityContext", container_security(c, !frame.is_idle));
   Yaml mounts;
-  add_own_volumes(c, spec, mounts);
-  add_code(c, spec, mounts);
-  if (!frame.is_idle) add_shared_memory(c, spec, mounts);
-  add_claims(c, spec, mounts);
+  add_volumes(c, frame, volumes, mounts);
   out.set("volumeMounts", mounts);
   return out;
 }
@@ -378,6 +176,28 @@ void add_metadata(const RenderContext& c, Yaml& metadata) {
 }
 
 }  // namespace
+
+bool brings_shanty(const RenderContext& c) { return c.job.pod.shanty_image != "none"; }
+
+Yaml equal_resources(uint64_t cpus, uint64_t memory_bytes) {
+  Yaml amounts;
+  amounts.set("cpu", cpus).set("memory", quantity(memory_bytes));
+  Yaml out;
+  out.set("requests", amounts).set("limits", amounts);
+  return out;
+}
+
+Yaml container_security(const RenderContext& c, bool needs_rdma) {
+  Yaml out;
+  out.set("allowPrivilegeEscalation", false);
+  out["capabilities"].set("drop", Yaml::texts({"ALL"}));
+  if (needs_rdma && !c.rdma_resource.empty()) {
+    out["capabilities"].set("add", Yaml::texts({"IPC_LOCK"}),
+                            "RDMA pins memory beyond the limit of a container. The namespace must "
+                            "allow it: the pod security levels baseline and restricted do not.");
+  }
+  return out;
+}
 
 std::string quantity(uint64_t bytes) {
   if (bytes >= kGi && bytes % kGi == 0) return fmt::format("{}Gi", bytes / kGi);
@@ -434,16 +254,10 @@ Yaml pod_template(const RenderContext& c, const PodFrame& frame) {
   }
   if (!frame.placement_elsewhere && !frame.is_idle) add_placement(c, spec);
   spec.set("securityContext", pod_security(c));
-  add_init_containers(c, spec);
-  spec["containers"] = Yaml::sequence();
   Yaml volumes;
-  volumes["volumes"] = Yaml::sequence();
-  Yaml container = trainer_container(c, frame, volumes);
-  spec["containers"].push(container);
-  if (const Yaml* early = spec.find("volumes")) {
-    for (const Yaml& volume : early->items()) volumes["volumes"].push(volume);
-  }
-  spec.set("volumes", *volumes.find("volumes"));
+  add_init_containers(c, spec, volumes);
+  spec["containers"].push(trainer_container(c, frame, volumes));
+  spec.set("volumes", std::move(volumes));
   join_gang(c, out, frame.operator_makes_gang);
   return out;
 }

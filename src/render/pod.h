@@ -31,6 +31,8 @@ struct PodFrame {
   bool is_idle = false;
   // The operator makes the group and its members; only the scheduler is left to name.
   bool operator_makes_gang = false;
+  // A key of the ConfigMap that is mounted beside job.yaml.
+  std::string config_file;
   // The operator gives the command.
   bool image_runs_itself = false;
 };

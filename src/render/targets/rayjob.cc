@@ -8,6 +8,7 @@
 #include "render/objects.h"
 #include "render/pod.h"
 #include "render/ray_script.h"
+#include "render/shell.h"
 #include "render/target.h"
 
 namespace shanty {
@@ -24,12 +25,15 @@ PodFrame frame_of(const char* container, bool is_head) {
           .hostname = {},
           .subdomain = {},
           .is_idle = is_head,
+          .config_file = is_head ? kScriptName : "",
           .image_runs_itself = true};
 }
 
 std::string entrypoint(const RenderContext& c) {
-  return fmt::format("python3 {}/{} {} {} -- {}", kConfigDir, kScriptName, c.nodes,
-                     c.job.restart.max, fmt::join(agent_command(c, ""), " "));
+  std::string out =
+      fmt::format("python3 {}/{} {} {} --", kConfigDir, kScriptName, c.nodes, c.job.restart.max);
+  for (const std::string& word : agent_command(c, "")) out += " " + shell_word(word);
+  return out;
 }
 
 Yaml head(const RenderContext& c) {

@@ -97,6 +97,7 @@ void add_overrides(const RenderContext& c, Yaml& spec, MinorVersion version) {
 Piece train_job(const RenderContext& c, MinorVersion version) {
   Yaml object = make_object(c, kApi, "TrainJob", c.name);
   add_queue(c, object["metadata"]);
+  object.comment("Trainer has no time to live for jobs: a finished one stays until it is deleted.");
   Yaml& spec = object["spec"];
   spec["runtimeRef"].set("apiGroup", "trainer.kubeflow.org");
   spec["runtimeRef"].set("kind", "TrainingRuntime",
