@@ -207,6 +207,12 @@ TEST(Job, SerializedJobReadsBackEqual) {
   }
 }
 
+TEST(Job, WhatIsWrittenGivesNoWarningThatWasNotThere) {
+  const ParsedJob first = parse_job("run: {script: t.py}\nloader: {workers: 0}\n", "a");
+  EXPECT_TRUE(first.diagnostics.empty());
+  EXPECT_TRUE(parse_job(serialize_job(first.job), "b").diagnostics.empty());
+}
+
 TEST(Job, EveryShareOfWarmupReadsBackEqual) {
   for (int tenth = 0; tenth <= 1000; ++tenth) {
     const std::string text = "run: {script: t.py}\nbatch: {warmup: " + std::to_string(tenth / 10) +

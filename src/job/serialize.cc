@@ -52,6 +52,12 @@ bool is_told(const Key& key, const Slot& slot) {
   return !slot_text(key, slot).empty();
 }
 
+// A default that means nothing beside another key, and that validation would warn of when told.
+bool is_idle(const Key& key, const Job& job) {
+  return key.path == "loader.prefetch" && job.loader.workers == 0u &&
+         job.loader.prefetch == LoaderSpec().prefetch;
+}
+
 Json section_json(Job& job, std::string_view section);
 
 Json list_json(Job& job, const Key& key) {
@@ -75,7 +81,7 @@ Json section_json(Job& job, std::string_view section) {
     } else if (key->type == KeyType::kList) {
       Json items = list_json(job, *key);
       if (!items.empty()) out[name] = std::move(items);
-    } else if (const Slot slot = key->slot(job); is_told(*key, slot)) {
+    } else if (const Slot slot = key->slot(job); is_told(*key, slot) && !is_idle(*key, job)) {
       const SlotJson to_json{.key = *key, .slot = slot};
       out[name] = slot_text(*key, slot) == "auto" ? Json("auto") : std::visit(to_json, slot);
     }
