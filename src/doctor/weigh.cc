@@ -18,6 +18,25 @@ bool explains(const Hypothesis& cause, const Hypothesis& other) {
          cause.finding.confidence > other.finding.confidence && other.finding.code == "RUN102";
 }
 
+template <typename T>
+bool names_all(const std::vector<T>& all, const std::vector<T>& some) {
+  return std::all_of(some.begin(), some.end(), [&](const T& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  });
+}
+
+// The same, from weaker evidence, about nobody else: what a run's records show, its logs show too.
+bool is_said_by(const Finding& weaker, const Finding& stronger) {
+  if (weaker.code != stronger.code || weaker.confidence >= stronger.confidence) return false;
+  const Subject& whom = stronger.subject;
+  const bool about_all =
+      whom.ranks.empty() && whom.nodes.empty() && whom.pods.empty() && whom.devices.empty();
+  return about_all || (names_all(whom.ranks, weaker.subject.ranks) &&
+                       names_all(whom.nodes, weaker.subject.nodes) &&
+                       names_all(whom.pods, weaker.subject.pods) &&
+                       names_all(whom.devices, weaker.subject.devices));
+}
+
 }  // namespace
 
 std::vector<Finding> weigh(Hypotheses hypotheses) {
@@ -48,7 +67,12 @@ std::vector<Finding> weigh(Hypotheses hypotheses) {
                                                             -b.finding.confidence, b.unix_ns);
       });
   std::vector<Finding> out;
-  for (Hypothesis& hypothesis : hypotheses) out.push_back(std::move(hypothesis.finding));
+  for (Hypothesis& hypothesis : hypotheses) {
+    const bool repeats = std::any_of(out.begin(), out.end(), [&](const Finding& stronger) {
+      return is_said_by(hypothesis.finding, stronger);
+    });
+    if (!repeats) out.push_back(std::move(hypothesis.finding));
+  }
   return out;
 }
 

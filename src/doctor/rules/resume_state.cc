@@ -105,7 +105,8 @@ void jumps(const Case& of, Hypotheses& out) {
   const bool ahead =
       now.step > last.step + std::max<int64_t>(1, last.step - points[i - 2].step) * 2;
   if (!loss && !lr && !ahead) return;
-  Draft draft(of, "RES101", "resume_state", loss && lr ? 0.85 : 0.75, Nearness::kStructure);
+  const char* code = lr ? "RES102" : loss ? "RES101" : "RES104";
+  Draft draft(of, code, "resume_state", loss && lr ? 0.85 : 0.75, Nearness::kStructure);
   draft.severity(Severity::kWarning).show(last.line).show(now.line).blame(now.line);
   draft.show(of.every("resumed"));
   draft.message(
