@@ -18,11 +18,12 @@ import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 mode, steps = sys.argv[1], int(sys.argv[2])
 rank = int(os.environ["RANK"])
+batch = 64 if mode == "resume" else 4  # a loss without much noise
 generation = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 class Data(torch.utils.data.Dataset):
     def __len__(self):
-        return 4 * steps
+        return batch * steps
     def __getitem__(self, i):
         if mode == "data" and rank == 1 and i == 60:
             time.sleep(600)
@@ -42,7 +43,7 @@ if path and os.path.exists(path):
 model = DDP(model)
 opt = torch.optim.SGD(model.parameters(), lr=0.05)
 schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: 0.97 ** s)
-loader = torch.utils.data.DataLoader(Data(), batch_size=4)
+loader = torch.utils.data.DataLoader(Data(), batch_size=batch)
 for step, (x, y) in enumerate(loader, first):
     if mode == "loop" and rank == 1 and step == 15:
         while True:
@@ -95,7 +96,8 @@ def wait_for_step(run: Run, step: int):
 
 
 def doctor(run: Run, expected_code: int = 1) -> list[dict]:
-    done = subprocess.run([str(SHANTY), "doctor", str(run.dir), "--json"], env=run.env,
+    # With a slash at the end, as a shell completes it.
+    done = subprocess.run([str(SHANTY), "doctor", f"{run.dir}/", "--json"], env=run.env,
                           capture_output=True, timeout=110, check=False)
     assert done.returncode == expected_code, done.stdout + done.stderr
     return json.loads(done.stdout)["findings"]

@@ -63,7 +63,8 @@ class Gatherer {
  public:
   explicit Gatherer(CaseFiles& files) : files_(files) {}
 
-  Status gather(const std::string& path) {
+  Status gather(std::string path) {
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     WalkOptions options;
     options.file = [this](FoundFile& file) { take(file); };
     options.directory = [this](const std::string& directory) { return enter(directory); };

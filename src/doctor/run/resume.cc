@@ -38,6 +38,13 @@ std::span<const ResumePoint> tail_before(const std::vector<ResumePoint>& points,
   return std::span(points).subspan(begin, end - begin);
 }
 
+// From one value to the next, in the middle: noise without the trend.
+double roughness_of(const std::vector<double>& values) {
+  std::vector<double> steps;
+  for (size_t i = 1; i < values.size(); ++i) steps.push_back(std::abs(values[i] - values[i - 1]));
+  return median_of(steps);
+}
+
 class Audit {
  public:
   Audit(const Stretch& first, const Stretch& before, const Stretch& after)
@@ -133,11 +140,13 @@ class Audit {
   void check_loss(bool loaded) {
     const uint64_t next = numbers_compare() && loaded ? after_.points.front().step : ~uint64_t{0};
     const auto old_losses = losses_of(tail_before(before_.points, next));
-    const auto new_losses = losses_of(head(after_.points));
+    auto new_losses = losses_of(head(after_.points));
+    // What was lost may be learnt anew within the window.
+    new_losses.resize(std::min(new_losses.size(), kMinResumePoints));
     if (old_losses.size() < kMinResumePoints || new_losses.size() < kMinResumePoints) return;
     const double was = median_of(old_losses);
     const double is = median_of(new_losses);
-    const double noise = std::max(spread_of(old_losses), spread_of(new_losses));
+    const double noise = std::max(spread_of(old_losses), roughness_of(new_losses));
     const double jump = is - was;
     if (!(jump > kJumpNoises * noise) || jump < kLeastJump * std::abs(was)) return;
     Finding out = start("RES101", loaded ? Severity::kError : Severity::kWarning, 0.85);
