@@ -103,7 +103,8 @@ ApiStatus remove_workload(Client& client, const FoundJob& job, const Say& say, D
   if (!job.workload) return {};
   const WorkloadState& workload = *job.workload;
   const ObjectRef ref = TRY(reference(client, workload.group, workload.kind, workload.name));
-  TRY_STATUS(client.remove(ref, kube::Propagation::kForeground));
+  // In the foreground a TrainJob waits for what its own operator would have to let go.
+  TRY_STATUS(client.remove(ref, kube::Propagation::kBackground));
   TRY_STATUS(wait_until(client, "the removal of " + describe(ref), limit, [&] {
     const auto there = is_there(client, ref, job.name);
     return there.ok() ? ApiResult<bool>(!*there) : there;

@@ -187,7 +187,10 @@ def trainer(on: Operators) -> None:
 
 
 def kueue(on: Operators) -> None:
-    """Only the webhooks of its integrations are served; the others would refuse everything."""
+    """Only the webhooks of its integrations are served; the others would refuse everything. It knows
+    the runtimes of those kinds alone that are there when it starts."""
+    for operator in ("jobset", "training-operator", "trainer", "mpi-operator", "kuberay"):
+        on.install_crds(f"{operator}/crds")
     on.install_crds("kueue/crds")
     on.namespace("kueue-system")
     on.constant_files(KUEUE_FILES)

@@ -73,6 +73,11 @@ class Checker:
 
 @pytest.fixture
 def check(fake, cluster, namespace, tmp_path):
+    def pods_there():
+        pods = cluster.api.list("v1", "Pod", "")
+        return [pod for pod in pods if pod["spec"].get("nodeName") in fake.names]
+
+    cluster.api.wait(lambda: not pods_there(), "the pods of other tests have left the fake nodes")
     return Checker(cluster, namespace, tmp_path)
 
 
