@@ -9,10 +9,12 @@
 #include "base/check.h"
 #include "causes/finding.h"
 #include "causes/pages.h"
+#include "text/words.h"
 
 namespace shanty {
 namespace {
 
+constexpr std::string_view kBlanks = " \n";
 constexpr size_t kWhySection = 2;
 constexpr size_t kFixSection = 3;
 
@@ -21,12 +23,6 @@ std::string_view next_line(std::string_view& text) {
   const std::string_view line = text.substr(0, end);
   text.remove_prefix(end == text.npos ? text.size() : end + 1);
   return line;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \n");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \n") - begin + 1);
 }
 
 bool is_code(std::string_view text) {
@@ -68,14 +64,14 @@ Status parse_head(std::string_view& text, Cause& cause) {
 // The text below "## title", which must be the next heading of `text`.
 Result<std::string_view> section(std::string_view& text, std::string_view title) {
   const std::string heading = fmt::format("## {}\n", title);
-  text = trimmed(text);
+  text = trimmed(text, kBlanks);
   if (!text.starts_with(heading)) {
     return Error{fmt::format("where \"## {}\" should stand there is \"{}\"", title,
                              text.substr(0, text.find('\n')))};
   }
   text.remove_prefix(heading.size());
   const size_t end = text.find("\n## ");
-  const std::string_view body = trimmed(text.substr(0, end));
+  const std::string_view body = trimmed(text.substr(0, end), kBlanks);
   if (body.empty()) return Error{fmt::format("the section \"{}\" is empty", title)};
   text.remove_prefix(end == text.npos ? text.size() : end + 1);
   return body;
@@ -108,7 +104,8 @@ Result<Cause> parse_cause(std::string_view text, Language language) {
     if (i == kWhySection) cause.why = body;
     if (i == kFixSection) cause.fix = body;
   }
-  if (!trimmed(text).empty()) return Error{cause.code + ": there is text after the last section"};
+  if (!trimmed(text, kBlanks).empty())
+    return Error{cause.code + ": there is text after the last section"};
   return cause;
 }
 

@@ -8,6 +8,7 @@
 #include "causes/finding.h"
 #include "check/fit.h"
 #include "check/snapshot.h"
+#include "text/words.h"
 
 namespace shanty::check {
 
@@ -29,8 +30,6 @@ extern const size_t kProbeCount;
 
 Finding make_finding(std::string code, Severity severity, std::string message);
 
-// "1 node", "3 nodes".
-std::string counted(uint64_t count, std::string_view one);
 // "a, b, c and 5 more": at most kMaxNamed of them.
 inline constexpr size_t kMaxNamed = 5;
 std::string joined(const std::vector<std::string>& names);

@@ -17,10 +17,6 @@ Finding make_finding(std::string code, Severity severity, std::string message) {
   return finding;
 }
 
-std::string counted(uint64_t count, std::string_view one) {
-  return std::to_string(count) + " " + std::string(one) + (count == 1 ? "" : "s");
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < names.size() && i < kMaxNamed; ++i) {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "text/words.h"
+
 namespace shanty::follow {
 namespace {
 
@@ -23,10 +25,6 @@ bool is_trouble(const std::string& reason) {
 std::string with_detail(const std::string& reason, const std::string& message) {
   if (reason.empty()) return message;
   return message.empty() ? reason : reason + ": " + message;
-}
-
-std::string plural(uint64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string gpus_text(const PodState& pod) {
@@ -256,7 +254,7 @@ void Follower::look_at_all(Lines& out) {
        fmt::format(
            "pods: {} of {} run, {}, on {}: {}{}", goal_.pods, goal_.pods,
            gpus == 0 ? "which ask for no GPUs" : fmt::format("with {} x {} in all", gpus, resource),
-           plural(nodes.size(), "node"), fmt::join(shown, ", "),
+           counted(nodes.size(), "node"), fmt::join(shown, ", "),
            shown.size() < nodes.size() ? ", ..." : ""));
 }
 
@@ -382,7 +380,7 @@ std::string Follower::summary() const {
                        place_->queue);
   }
   const size_t run = running();
-  std::string text = fmt::format("{} of {} run", run, plural(wanted(), "pod"));
+  std::string text = fmt::format("{} of {} run", run, counted(wanted(), "pod"));
   for (const auto& [name, pod] : pods_) {
     const Stage stage = stage_of(pod);
     if (stage == Stage::kRunning || stage == Stage::kEnded) continue;

@@ -7,6 +7,7 @@
 #include "causes/catalogue.h"
 #include "lint/report.h"
 #include "text/utf8.h"
+#include "text/words.h"
 
 namespace shanty::lint {
 namespace {
@@ -17,12 +18,6 @@ constexpr std::string_view kBlank = " \t\r";
 bool is_comment_line(std::string_view line) {
   const size_t first = line.find_first_not_of(kBlank);
   return first != line.npos && line[first] == '#';
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
 // "SHM001": letters, then digits.
@@ -40,7 +35,7 @@ void read_codes(std::string_view rest, Ignore& ignore) {
     ignore.codes.emplace_back(word);
     rest.remove_prefix(word.size());
   }
-  const std::string_view reason = trimmed(rest);
+  const std::string_view reason = trimmed(rest, kBlank);
   ignore.has_reason = reason.find_first_not_of("-:,.") != reason.npos;
 }
 
@@ -55,7 +50,8 @@ std::vector<Ignore> find_ignores(std::string_view text) {
     const std::string_view line = places.line(number);
     const size_t at = line.find(kMark);
     const size_t hash = at == line.npos ? line.npos : line.rfind('#', at);
-    if (hash == line.npos || !trimmed(line.substr(hash + 1, at - hash - 1)).empty()) continue;
+    if (hash == line.npos || !trimmed(line.substr(hash + 1, at - hash - 1), kBlank).empty())
+      continue;
     Ignore ignore{.line = number,
                   .column = static_cast<int>(hash) + 1,
                   .applies_to = number,

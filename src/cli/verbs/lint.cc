@@ -23,6 +23,7 @@
 #include "text/json_fields.h"
 #include "text/terminal.h"
 #include "text/utf8.h"
+#include "text/words.h"
 
 namespace shanty {
 namespace {
@@ -108,10 +109,6 @@ std::string in_format(Format format, std::span<const Finding> findings, const Te
       return findings_github(findings);
   }
   return "";
-}
-
-std::string counted(size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 void print_summary(std::span<const Finding> findings, size_t files) {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "text/words.h"
+
 namespace shanty {
 
 // Goes through the lines of a text: for (Lines in(text); in.next();) use(in.line, in.number).
@@ -25,10 +27,6 @@ struct Lines {
 };
 
 // Without blanks at both ends.
-inline std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
+inline std::string_view trimmed(std::string_view text) { return trimmed(text, " \t"); }
 
 }  // namespace shanty
