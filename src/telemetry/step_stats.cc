@@ -88,6 +88,9 @@ void fill_from_ring(const RingStatus& status, TimePoint now, int64_t now_unix_ns
   telemetry.hooks_off_reason = status.off_reason;
   telemetry.total_steps = status.total_steps;
   telemetry.phase = phase_name(status.phase);
+  // Records of short steps are written some together: of a worker that then hangs, the last ones
+  // never come.
+  if (telemetry.has_step && status.phase_step > 0) telemetry.step = status.phase_step - 1;
   telemetry.checkpoints_saved = status.checkpoints_saved;
   telemetry.phase_since_unix_ns = 0;
   const int64_t entered = status.phase_entered_monotonic_ns;

@@ -81,6 +81,18 @@ TEST(FillFromRing, TurnsMonotonicTimeIntoWallTimeAndDoubtsTheFuture) {
   EXPECT_EQ(t.phase_since_unix_ns, 0);
 }
 
+TEST(FillFromRing, StepsWhoseRecordsAreNotWrittenYetAreDone) {
+  RankTelemetry t{.has_step = true, .step = 7};
+  fill_from_ring({.claim_pid = 1, .phase = 4, .phase_step = 15}, {1000}, 50'000, t);
+  EXPECT_EQ(t.step, 14u);
+  fill_from_ring({.claim_pid = 1, .phase = 4, .phase_step = 0}, {1000}, 50'000, t);
+  EXPECT_EQ(t.step, 14u);  // nothing was said
+  RankTelemetry none;
+  fill_from_ring({.claim_pid = 1, .phase = 4, .phase_step = 1}, {1000}, 50'000, none);
+  EXPECT_FALSE(none.has_step);  // the script may yet give the first one another number
+  EXPECT_EQ(none.step, 0u);
+}
+
 TEST(FillFromRing, APhaseWithoutItsTimeBeganAfterTheLastStep) {
   RankTelemetry t{.last_step_unix_ns = 40'000};
   fill_from_ring({.claim_pid = 1, .phase = 4, .phase_entered_monotonic_ns = 0}, {1000}, 50'000, t);
