@@ -76,6 +76,25 @@ TEST(Scan, KnowsRanksOfProcessesFromInitLines) {
   EXPECT_EQ(record->get("peer"), "h-2<4000>");
 }
 
+TEST(Scan, KnowsRanksOfOneAgentsWorkerLogsFromWhatItPrinted) {
+  const auto rank_of_raise = [](std::initializer_list<std::string> directories) {
+    LogScanner scanner;
+    const auto scan = [&](std::string text, const std::string& name) {
+      const auto source = memory_source(std::move(text));
+      scanner.scan(*source, {.name = name, .around_unix_ns = kAround, .time_at = nullptr});
+    };
+    for (const std::string& directory : directories) {
+      scan("ValueError: first\n", directory + "/attempt_0/1/stderr.log");
+    }
+    scan("[default1]:ValueError: first\n  rank      : 5 (local_rank: 1)\n", "job.log");
+    const LogBook book = scanner.finish();
+    const Record* record = find(book, "exception");
+    return record->file == 0 ? record->rank : -2;
+  };
+  EXPECT_EQ(rank_of_raise({"logs/none_a"}), 5);
+  EXPECT_EQ(rank_of_raise({"logs/none_a", "logs/none_b"}), -1);  // nothing says whose they are
+}
+
 TEST(Scan, SplitsGenerationsAtRestarts) {
   const LogBook book = scan_text(
       "ValueError: first\nINFO:torch.distributed.elastic.agent.server.api:[default] Worker group "

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -104,18 +105,52 @@ void fill_failure_blocks(LogBook& book) {
   }
 }
 
+using LocalRank = std::pair<uint32_t, int>;  // file and local rank
+
+// By its directory for the workers' own logs, "x/none_ab/attempt_0/1/stderr.log", else its name.
+std::string_view launcher_of(const LogFile& file) {
+  const std::string_view name = file.name;
+  return name.substr(0, name.find("/attempt_"));
+}
+
+// The logs of one torchrun agent are often two: what it printed, which tells the global ranks, and
+// the directory of its workers' logs, which has the local ones only. With more agents nothing says
+// which directory is whose.
+void share_ranks_of_one_agent(const LogBook& book, std::map<LocalRank, int>& ranks) {
+  std::set<uint32_t> printed, logged;
+  std::set<std::string_view> directories;
+  for (const Record& record : book.records) {
+    if (record.local_rank < 0) continue;
+    const std::string_view name = book.files[record.file].name;
+    const std::string_view launcher = launcher_of(book.files[record.file]);
+    if (launcher == name) {
+      printed.insert(record.file);
+    } else {
+      logged.insert(record.file);
+      directories.insert(launcher);
+    }
+  }
+  if (printed.size() != 1 || directories.size() != 1) return;
+  const auto known = ranks;
+  for (const auto& [local, rank] : known) {
+    if (local.first != *printed.begin()) continue;
+    for (const uint32_t file : logged) ranks.emplace(LocalRank(file, local.second), rank);
+  }
+}
+
 // "[default3]:" lines that also know their global rank tell it for the others of the file.
 void fill_by_local_rank(LogBook& book) {
-  std::map<std::pair<uint32_t, int>, int> ranks;
+  std::map<LocalRank, int> ranks;
   for (const Record& record : book.records) {
     if (record.local_rank >= 0 && record.rank >= 0) {
-      ranks.emplace(std::make_pair(record.file, record.local_rank), record.rank);
+      ranks.emplace(LocalRank(record.file, record.local_rank), record.rank);
     }
     if (record.event == "summary_rank") {
-      ranks.emplace(std::make_pair(record.file, static_cast<int>(record.number("local"))),
+      ranks.emplace(LocalRank(record.file, static_cast<int>(record.number("local"))),
                     static_cast<int>(record.number("a")));
     }
   }
+  share_ranks_of_one_agent(book, ranks);
   for (Record& record : book.records) {
     if (record.rank >= 0 || record.local_rank < 0) continue;
     const auto at = ranks.find({record.file, record.local_rank});
