@@ -263,7 +263,7 @@ def test_training_goes_on_when_the_engine_dies(
         handle = run.train(1, checkpointer, at=1)
         double.die()
         run.train(3)
-        assert "engine ended while it copied" in (handle.error or "")
+        assert "engine was lost while it copied" in (handle.error or "")
         later = checkpointer.save(3)
         assert later.error and not later.staged
         with pytest.raises(CheckpointError, match="step 1 failed"):

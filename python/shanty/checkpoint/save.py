@@ -187,7 +187,7 @@ class Saver:
             self._check_engine(handle, end)
         while handle._peek is not None and handle.error is None and handle._peek() == FILLING:
             if self._connection.is_lost(_POLL_MS):
-                handle._fail("the checkpoint engine ended while it copied")
+                handle._fail("the checkpoint engine was lost while it copied")
             self._check_engine(handle, end)
         self._check_unchanged(handle)
 
