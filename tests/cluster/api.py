@@ -161,6 +161,6 @@ class Api:
 def condition_of(thing: dict | None, kind: str) -> str:
     """The status of a condition, "" when the object has none of that kind."""
     for condition in ((thing or {}).get("status") or {}).get("conditions") or []:
-        if condition["type"] == kind:
+        if condition.get("type") == kind:  # those of a Volcano Job have none
             return condition["status"]
     return ""

@@ -98,7 +98,7 @@ class Training:
             pods = self.cluster.pods(self.namespace)
             return bool(pods) and all(pod["status"].get("phase") == "Succeeded" for pod in pods)
         found = self.api.get(*self.way.kind, "tiny", self.namespace)
-        phase = found.get("status", {}).get("state", {}).get("phase")  # Volcano has no conditions
+        phase = found.get("status", {}).get("state", {}).get("phase")  # Volcano's
         return condition_of(found, self.way.condition) == "True" or phase == self.way.condition
 
     def wait(self, condition, what: str):
