@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 from conftest import SHANTY, Run, wait_until
@@ -95,6 +96,13 @@ def wait_for_step(run: Run, step: int):
     wait_until(done, f"step {step}", 110)
 
 
+def wait_until_it_stands(run: Run):
+    """Until so long after the last step that no look at it takes the job for a moving one."""
+    wait_until(lambda: all(r["has_step"] and time.time_ns() - r["last_step_unix_ns"] > 3e9
+                           for r in live(run).get("ranks", [{"has_step": False}])),
+               "the job stands", 110)
+
+
 def doctor(run: Run, expected_code: int = 1) -> list[dict]:
     # With a slash at the end, as a shell completes it.
     done = subprocess.run([str(SHANTY), "doctor", f"{run.dir}/", "--json"], env=run.env,
@@ -121,7 +129,8 @@ def end(run: Run):
 def test_a_rank_that_never_arrives_is_named_while_all_still_live(train, mode):
     run = train(mode, 1000, 3)
     try:
-        wait_for_step(run, 10)
+        wait_for_step(run, 14)
+        wait_until_it_stands(run)
         findings = doctor(run)
         assert alive(run)
         assert findings[0]["code"] == "HANG102", findings

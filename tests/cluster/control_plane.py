@@ -24,7 +24,12 @@ TESTS = Path(__file__).resolve().parent.parent
 
 
 def get(port: int, path: str, tls: bool = True, host: str = "127.0.0.1") -> bool:
-    """Whether a health address answers 200; the certificate is not looked at."""
+    """Whether a health address answers 200."""
+    return status_of(port, path, tls, host) == 200
+
+
+def status_of(port: int, path: str, tls: bool = True, host: str = "127.0.0.1") -> int:
+    """What a GET is answered; the certificate is not looked at."""
     if tls:
         link = http.client.HTTPSConnection(host, port, timeout=5,
                                            context=ssl._create_unverified_context())
@@ -32,7 +37,7 @@ def get(port: int, path: str, tls: bool = True, host: str = "127.0.0.1") -> bool
         link = http.client.HTTPConnection(host, port, timeout=5)
     with contextlib.closing(link):
         link.request("GET", path)
-        return link.getresponse().status == 200
+        return link.getresponse().status
 
 
 class ControlPlane:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from .api import ApiError, condition_of
-from .control_plane import ControlPlane, get
+from .control_plane import ControlPlane, get, status_of
 from .pki import Authority
 
 WEBHOOK_FILES = "/tmp/k8s-webhook-server/serving-certs"  # constant in controller-runtime
@@ -36,6 +36,7 @@ class Operators:
         self.plane, self.api, self.directory = plane, plane.api, plane.directory
         self.running: set[str] = set()
         self.webhooks: Authority | None = None
+        self.installed: list[tuple[int, str]] = []  # webhooks, by port and path
 
     def start(self, name: str) -> None:
         if name in self.running:
@@ -46,6 +47,10 @@ class Operators:
         if self.webhooks is None:
             self.make_certificates()
         operator.start(self)
+        # An operator is ready before it serves all of its webhooks.
+        for port, path in self.installed:
+            self.api.wait(lambda: status_of(port, path) != 404, f"{name} serves {path}")
+        self.installed.clear()
         self.running.add(name)
 
     def make_certificates(self) -> None:
@@ -98,6 +103,7 @@ class Operators:
             for hook in hooks:
                 path = hook["clientConfig"]["service"]["path"]
                 paths.append(path)
+                self.installed.append((port, path))
                 hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}",
                                         "caBundle": self.webhooks.text(self.webhooks.crt("ca"))}
                 if pods_with and any("pods" in rule["resources"] for rule in hook["rules"]):

@@ -22,11 +22,13 @@ MORE_THAN_BASELINE = {
 }
 
 
-@pytest.fixture
-def given(cluster):
+def give(cluster):
     """What the jobs of jobs/ find in a cluster that suits them."""
     cluster.api.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
                        "metadata": {"name": "normal"}, "value": 1000})
+    if "volcano" in cluster.operators.running:
+        cluster.api.apply({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+                           "metadata": {"name": "team-a"}, "spec": {"weight": 1}})
 
 
 def pod_templates(thing):
@@ -41,8 +43,9 @@ def pod_templates(thing):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_server_takes_every_target(cluster, namespace, given, target):
+def test_the_server_takes_every_target(cluster, namespace, target):
     cluster.need(*TARGETS[target])
+    give(cluster)
     refusals = []
     for job in JOBS:
         objects = cluster.render(job, "--target", target)
@@ -58,8 +61,9 @@ def test_the_server_takes_every_target(cluster, namespace, given, target):
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_pods_keep_to_the_pod_security_levels(cluster, given, job):
+def test_pods_keep_to_the_pod_security_levels(cluster, job):
     """`restricted`; with hostNetwork or RDMA all of `baseline` but what these two are."""
+    give(cluster)
     allowed = MORE_THAN_BASELINE.get(job.name, [])
     level = "baseline" if allowed else "restricted"
     namespace = cluster.new_namespace(**{"pod-security.kubernetes.io/enforce": level})
@@ -106,8 +110,9 @@ class Runner:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_runner_may_submit_what_is_rendered(cluster, namespace, given, target):
+def test_the_runner_may_submit_what_is_rendered(cluster, namespace, target):
     cluster.need(*TARGETS[target])
+    give(cluster)
     job = HERE / "jobs" / "two-nodes.yaml"
     api = Runner(cluster, namespace, job, target).api
     for thing in cluster.render(job, "--target", target):
