@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from shanty.checkpoint import rng as generators
+from shanty.checkpoint.buckets import Buckets
 from shanty.checkpoint.codec import decode, encode
 from shanty.checkpoint.entries import Collected, Entry, collect_modules
 from shanty.checkpoint.errors import CheckpointError
@@ -38,6 +39,7 @@ class Attached:
         self._structure: Structure | None = None
         self._entries: list[Entry] = []
         self._models = Collected()
+        self._buckets = Buckets()
 
     def add(
         self,
@@ -112,6 +114,7 @@ class Attached:
                 key: optimizer_json(o, models, pickles) for _, key, o in self.optimizers
             },
             "extra": encode(self._extra_now(), "extra", pickles),
+            "ddp": self._buckets.saved(self.modules),
         }
         for kind, ones in self._others.items():
             state[kind] = {
@@ -141,6 +144,17 @@ class Attached:
         for prefix, _, optimizer in self.optimizers:
             dropped += make_state(optimizer, prefix, models, stored)
         return dropped
+
+    def other_buckets(self, shared: dict[str, Any], world: World) -> list[str]:
+        """Names of the DistributedDataParallel modules that would add up in another order."""
+        if shared["world_size"] != world.size:
+            return []
+        return self._buckets.laid_out_anew(self.modules, shared.get("ddp") or {})
+
+    def restore_buckets(self, shared: dict[str, Any], keys: list[str]) -> None:
+        """Collective."""
+        if keys:
+            self._buckets.restore(self.modules, shared["ddp"], keys)
 
     def apply(
         self, shared: dict[str, Any], own: dict[str, Any] | None, models: Collected, world: World

@@ -48,6 +48,7 @@ class Fit:
     unexpected: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+    buckets: list[str] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         # What other ranks are told: no tensors.
@@ -70,8 +71,12 @@ def load(
         if not failure and answer.get("source") is None:
             _check_none(step, attempt, [*earlier, *findings])
             return None
-        fit = _fit(attached, answer) if not failure else Fit(damage=failure)
-        findings += _judge(world.gather(fit), strict)
+        fit = _fit(attached, world, answer) if not failure else Fit(damage=failure)
+        fits = world.gather(fit)
+        findings += _judge(fits, strict)
+        # All or none. Before the tensors are read, so that nothing is left of it but the order.
+        if not failure and all(one.buckets == fit.buckets and not one.damage for one in fits):
+            attached.restore_buckets(answer["global"], fit.buckets)
         outcome = _fill(connection, world, attached, answer, fit) if not failure else fit
         outcomes = world.gather(Fit(outcome.error, outcome.damage))
         _raise_errors(outcomes)
@@ -113,7 +118,7 @@ def _find(connection: Connection, asked: dict[str, int]) -> tuple[dict[str, Any]
         return {}, str(error)
 
 
-def _fit(attached: Attached, answer: dict[str, Any]) -> Fit:
+def _fit(attached: Attached, world: World, answer: dict[str, Any]) -> Fit:
     """Compares names, shapes and types; makes the optimizers' state where they have none yet."""
     fit, shared, stored = Fit(), answer["global"], answer["tensors"]
     try:
@@ -131,6 +136,7 @@ def _fit(attached: Attached, answer: dict[str, Any]) -> Fit:
     except CheckpointError as error:
         fit.error = str(error)
         return fit
+    fit.buckets = attached.other_buckets(shared, world)
     aliases = answer.get("aliases") or {}
     for entry in entries:
         spec = stored.get(entry.name) or stored.get(aliases.get(entry.name, ""))

@@ -122,11 +122,6 @@ class Case:
                 if self.step == until:
                     break
 
-    def warm_up(self) -> None:
-        """DistributedDataParallel orders its sums anew after its first step."""
-        self.model(torch.ones(2, 8, dtype=self.dtype)).sum().backward()
-        self.optimizer.zero_grad()
-
     def everything(self) -> dict[str, Any]:
         """This rank's own: shards stay shards."""
         state: dict[str, Any] = {"random": torch.rand(3), "lr": self.scheduler.get_last_lr()}
@@ -248,8 +243,6 @@ def resume(directory: Path, rank: int, world: int) -> dict[str, str]:
     found = {}
     for name, make in cases(world).items():
         case = make()
-        if name == "ddp" and world > 2:
-            case.warm_up()
         with case.attach(directory / name) as checkpointer:
             loaded = checkpointer.load()
             assert loaded is not None
