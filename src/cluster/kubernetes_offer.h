@@ -98,6 +98,8 @@ struct KubernetesOffer {
   std::vector<TaintOffer> taints;
   std::vector<StorageClassOffer> storage_classes;
   std::vector<SecondNetwork> second_networks;
+  // Kueue's LocalQueues in the namespace of the job; nothing: Kueue is not there or was not asked.
+  std::optional<std::vector<std::string>> local_queues;
 
   // Null when the kind is not served in that group; `version` "" is any, the first listed.
   const ServedKind* find_kind(std::string_view group, std::string_view kind,

@@ -83,15 +83,21 @@ class Discovery {
   Discovery(Client& client, DiscoveredOffer& out) : client_(client), out_(out) {}
 
   std::vector<json> list(const std::string& group, const std::string& kind) {
+    return list_in("", group, kind).value_or(std::vector<json>());
+  }
+
+  // Nothing: not served, or not to be seen.
+  std::optional<std::vector<json>> list_in(const std::string& k8s_namespace,
+                                           const std::string& group, const std::string& kind) {
     std::vector<json> found;
     const auto served = client_.kind(group, kind);
-    if (!served.ok()) return found;
-    const auto listed = client_.list(*served, "", {},
+    if (!served.ok()) return std::nullopt;
+    const auto listed = client_.list(*served, k8s_namespace, {},
                                      {.each = [&](json item) { found.push_back(std::move(item)); },
                                       .restart = [&] { found.clear(); }});
     if (!listed.ok()) {
       out_.unread.push_back(listed.error().message);
-      found.clear();
+      return std::nullopt;
     }
     return found;
   }
@@ -115,9 +121,18 @@ class Discovery {
     }
   }
 
+  // Kueue takes jobs of a namespace by its LocalQueues; without one it would keep them for ever.
+  void read_local_queues(const std::string& k8s_namespace) {
+    const auto queues = list_in(k8s_namespace, "kueue.x-k8s.io", "LocalQueue");
+    if (!queues) return;
+    auto& names = out_.offer.local_queues.emplace();
+    for (const json& queue : *queues) names.push_back(name_of(queue));
+    std::ranges::sort(names);
+  }
+
   void read_gangs() {
     KubernetesOffer& offer = out_.offer;
-    if (!list("kueue.x-k8s.io", "ClusterQueue").empty()) {
+    if (offer.local_queues && !offer.local_queues->empty()) {
       offer.gangs.push_back(GangMechanism::kKueue);
     }
     if (offer.find_kind("scheduling.volcano.sh", "PodGroup") != nullptr &&
@@ -240,7 +255,7 @@ MinorVersion server_version(const json& version) {
   return {number("major"), number("minor")};
 }
 
-ApiResult<DiscoveredOffer> discover_offer(Client& client) {
+ApiResult<DiscoveredOffer> discover_offer(Client& client, const std::string& k8s_namespace) {
   DiscoveredOffer out;
   const std::string text = TRY(client.get_text("/version", "ask for the server's version"));
   const auto version = parse_json(text);
@@ -252,6 +267,7 @@ ApiResult<DiscoveredOffer> discover_offer(Client& client) {
   Discovery discovery(client, out);
   read_node_offers(discovery.list("", "Node"), out.offer);
   discovery.read_schedulers();
+  discovery.read_local_queues(k8s_namespace);
   discovery.read_gangs();
   discovery.read_trainer();
   discovery.read_storage();

@@ -18,9 +18,9 @@ struct DiscoveredOffer {
   std::vector<std::string> unread;  // what could not be asked, as sentences
 };
 
-// Asks the cluster what it has. Fails when it does not answer at all; what this user may not see
-// stays empty and is told in `unread`.
-ApiResult<DiscoveredOffer> discover_offer(Client& client);
+// Asks the cluster what it has for a job in `k8s_namespace`. Fails when it does not answer at all;
+// what this user may not see stays empty and is told in `unread`.
+ApiResult<DiscoveredOffer> discover_offer(Client& client, const std::string& k8s_namespace);
 
 // --- the parts, pure ---
 

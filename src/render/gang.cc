@@ -12,6 +12,7 @@ namespace {
 using enum GangMechanism;
 
 constexpr const char* kUsualCoscheduler = "scheduler-plugins-scheduler";
+constexpr const char* kUsualQueue = "default";  // of Kueue and of Volcano
 
 bool is_possible(const std::vector<GangMechanism>& possible, GangMechanism mechanism) {
   return std::ranges::find(possible, mechanism) != possible.end();
@@ -40,10 +41,41 @@ std::optional<GangMechanism> mechanism_of(GangChoice asked) {
   __builtin_unreachable();
 }
 
+// The LocalQueue of Kueue that would take the job; where it is known that there is none, why.
+struct QueueChoice {
+  std::string queue;
+  std::string missing;
+};
+
+QueueChoice choose_local_queue(const Job& job, const KubernetesOffer& offer) {
+  const std::string& asked = job.schedule.queue;
+  const std::string usual = asked.empty() ? kUsualQueue : asked;
+  if (!offer.local_queues) return {.queue = usual, .missing = {}};
+  const std::vector<std::string>& there = *offer.local_queues;
+  if (std::ranges::find(there, usual) != there.end()) return {.queue = usual, .missing = {}};
+  if (asked.empty() && there.size() == 1) return {.queue = there.front(), .missing = {}};
+  const std::string& k8s_namespace = job.schedule.k8s_namespace;
+  const std::string place =
+      "namespace " + (k8s_namespace.empty() ? std::string("default") : k8s_namespace);
+  const std::string names = fmt::format("{}", fmt::join(there, ", "));
+  if (there.empty()) return {.queue = {}, .missing = "Kueue has no LocalQueue in " + place};
+  if (!asked.empty()) {
+    return {
+        .queue = {},
+        .missing = fmt::format("Kueue has no LocalQueue {} in {}, only {}", asked, place, names)};
+  }
+  return {.queue = {},
+          .missing = fmt::format("Kueue has the LocalQueues {} in {}, and schedule.queue says none",
+                                 names, place)};
+}
+
 // Without a word of the cluster: a queue is Kueue's, else the newest that the target can have.
-std::optional<GangMechanism> guess(const Job& job, const std::vector<GangMechanism>& possible,
+std::optional<GangMechanism> guess(const Job& job, const QueueChoice& queue,
+                                   const std::vector<GangMechanism>& possible,
                                    std::vector<std::string>& notes) {
-  if (!job.schedule.queue.empty() && is_possible(possible, kKueue)) return kKueue;
+  if (!job.schedule.queue.empty() && queue.missing.empty() && is_possible(possible, kKueue)) {
+    return kKueue;
+  }
   if (job.schedule.gang != true || job.nodes.max == 1) return std::nullopt;
   for (const GangMechanism m : {kNative, kCoscheduling, kVolcano}) {
     if (!is_possible(possible, m)) continue;
@@ -72,7 +104,7 @@ Piece volcano_group(const RenderContext& c, uint64_t pods) {
   Yaml group = make_object(c, "scheduling.volcano.sh/v1beta1", "PodGroup", c.name);
   Yaml& spec = group["spec"];
   spec.set("minMember", pods, "All or none: fewer would hold their GPUs and wait for the rest.");
-  spec.set("queue", c.gang.queue.empty() ? "default" : c.gang.queue);
+  spec.set("queue", c.gang.queue.empty() ? kUsualQueue : c.gang.queue);
   if (!c.job.schedule.priority.empty()) spec.set("priorityClassName", c.job.schedule.priority);
   return {.stem = "podgroup", .object = group, .text = {}, .file_name = {}};
 }
@@ -127,37 +159,50 @@ std::vector<GangMechanism> no_gang(const KubernetesOffer&) { return {}; }
 Result<Gang> choose_gang(const Job& job, const KubernetesOffer& offer, GangChoice asked,
                          const std::vector<GangMechanism>& possible, std::string_view target,
                          std::vector<std::string>& notes) {
-  Gang gang{.mechanism = {}, .queue = job.schedule.queue};
-  gang.mechanism = mechanism_of(asked);
-  if (gang.mechanism && !is_possible(possible, *gang.mechanism)) {
+  const QueueChoice queue = choose_local_queue(job, offer);
+  const auto gang_by = [&](std::optional<GangMechanism> mechanism) {
+    return Gang{.mechanism = mechanism,
+                .queue = mechanism == kKueue ? queue.queue : job.schedule.queue};
+  };
+  const auto named = mechanism_of(asked);
+  if (named && !is_possible(possible, *named)) {
     return Error{fmt::format("target {} cannot be scheduled by {}; it can by: {}", target,
-                             gang_name(*gang.mechanism), names_of(possible))};
+                             gang_name(*named), names_of(possible))};
   }
-  if (possible.empty() || asked != GangChoice::kAuto || job.schedule.gang == false) return gang;
-  if (possible.size() == 1) {  // the target brings it along
-    gang.mechanism = possible.front();
-    return gang;
+  if (named == kKueue && !queue.missing.empty()) {
+    return Error{
+        fmt::format("--gang kueue: {}; without one the job would wait for ever", queue.missing)};
   }
-  const auto offered =
-      std::ranges::find_if(offer.gangs, [&](GangMechanism m) { return is_possible(possible, m); });
+  if (possible.empty() || asked != GangChoice::kAuto || job.schedule.gang == false) {
+    return gang_by(named);
+  }
+  if (possible.size() == 1) return gang_by(possible.front());  // the target brings it along
+  const auto offered = std::ranges::find_if(offer.gangs, [&](GangMechanism m) {
+    return is_possible(possible, m) && (m != kKueue || queue.missing.empty());
+  });
   const bool wants = job.nodes.max > 1 || !job.schedule.queue.empty();
+  std::optional<GangMechanism> mechanism;
   if (offered != offer.gangs.end()) {
-    if (wants) gang.mechanism = *offered;
+    if (wants) mechanism = *offered;
   } else {
-    gang.mechanism = guess(job, possible, notes);
+    mechanism = guess(job, queue, possible, notes);
   }
-  if (!gang.mechanism && job.nodes.max > 1) {
+  // A queue that Kueue lacks may be Volcano's.
+  const bool misses_kueue = !queue.missing.empty() && is_possible(possible, kKueue) && wants &&
+                            mechanism != kVolcano && (!mechanism || !job.schedule.queue.empty());
+  if (misses_kueue) notes.push_back(queue.missing + ": the job goes without Kueue");
+  if (!mechanism && job.nodes.max > 1) {
     notes.push_back(
         "nothing makes the pods start together: some can hold their GPUs while they wait for the "
         "others; --gang kueue, volcano, coscheduling or native does");
   }
-  return gang;
+  return gang_by(mechanism);
 }
 
 void add_queue(const RenderContext& c, Yaml& metadata) {
   if (!c.gang.is(kKueue)) return;
   metadata["labels"].set(
-      "kueue.x-k8s.io/queue-name", c.gang.queue.empty() ? "default" : c.gang.queue,
+      "kueue.x-k8s.io/queue-name", c.gang.queue,
       "The LocalQueue of Kueue: the job is kept suspended until all of it fits.");
 }
 

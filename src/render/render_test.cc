@@ -89,6 +89,41 @@ TEST(RenderJob, TakesTheGangThatTheClusterOffers) {
               Not(HasSubstr("PodGroup")));
 }
 
+TEST(RenderJob, TakesKueueOnlyThroughALocalQueueThatIsThere) {
+  KubernetesOffer offer = newest_kubernetes_offer();
+  offer.gangs = {GangMechanism::kKueue, GangMechanism::kNative};
+  const auto with = [&](const char* schedule, std::vector<std::string> queues) {
+    offer.local_queues = std::move(queues);
+    return render(job_of(std::string(kTwoNodes) + "schedule: " + schedule + "\n"), offer);
+  };
+  const auto label = [](const char* queue) {
+    return HasSubstr(std::string("kueue.x-k8s.io/queue-name: ") + queue + "\n");
+  };
+  EXPECT_THAT(text_of(with("{namespace: ml}", {"a", "default"})), label("default"));
+  EXPECT_THAT(text_of(with("{namespace: ml}", {"team"})), label("team"));
+  EXPECT_THAT(text_of(with("{queue: b}", {"a", "b"})), label("b"));
+
+  const auto none = with("{namespace: ml}", {});
+  EXPECT_THAT(text_of(none), Not(HasSubstr("kueue")));
+  EXPECT_THAT(text_of(none), HasSubstr("schedulingGroup"));
+  const auto wrong = with("{namespace: ml, queue: c}", {"a", "b"});
+  EXPECT_THAT(text_of(wrong), Not(HasSubstr("kueue")));
+  ASSERT_TRUE(wrong.ok());
+  EXPECT_THAT(wrong->notes, ElementsAre("Kueue has no LocalQueue c in namespace ml, only a, b: the "
+                                        "job goes without Kueue"));
+  offer.gangs = {GangMechanism::kKueue};
+  const auto unsaid = with("{namespace: ml}", {"a", "b"});
+  ASSERT_TRUE(unsaid.ok());
+  EXPECT_THAT(unsaid->notes, testing::Contains(HasSubstr("schedule.queue says none")));
+}
+
+TEST(RenderJob, RefusesKueueWithoutAQueue) {
+  KubernetesOffer offer = newest_kubernetes_offer();
+  offer.local_queues.emplace();
+  EXPECT_THAT(text_of(render(job_of(kTwoNodes), offer, {.gang = GangChoice::kKueue})),
+              HasSubstr("--gang kueue: Kueue has no LocalQueue in namespace default"));
+}
+
 TEST(RenderJob, TheJobsWordAgainstAGangHolds) {
   KubernetesOffer offer = newest_kubernetes_offer();
   offer.gangs = {GangMechanism::kVolcano};

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<std::string> gang_mechanisms(const Snapshot& snapshot) {
   std::vector<std::string> found;
-  if (!snapshot.cluster_queues.empty()) found.emplace_back("Kueue");
+  if (!snapshot.local_queues.empty()) found.emplace_back("Kueue");
   if (snapshot.serves("scheduling.volcano.sh", "PodGroup")) found.emplace_back("Volcano");
   if (snapshot.serves("scheduling.x-k8s.io", "PodGroup")) found.emplace_back("coscheduling");
   if (snapshot.serves("scheduling.k8s.io", "PodGroup")) found.emplace_back("the scheduler's own");
@@ -167,6 +167,13 @@ void probe_gang(const ProbeInput& in, std::vector<Finding>& findings) {
     findings.push_back(make_finding("GANG050", Severity::kNote,
                                     "the job's pods are not asked to start together, though " +
                                         joined(mechanisms) + " could see to it"));
+  }
+  if (in.workload.kueue_queue.empty() && in.snapshot.local_queues.empty() && kueue) {
+    findings.push_back(make_finding("GANG051", Severity::kNote,
+                                    "Kueue is installed, but namespace " +
+                                        in.snapshot.k8s_namespace +
+                                        " has no LocalQueue that leads to one of its "
+                                        "ClusterQueues, so jobs here go without it"));
   }
 }
 

@@ -90,9 +90,8 @@ class ClusterRun {
     if (!client.ok()) return fail_on(verb_, client.error());
     client_ = client->get();
     job_.schedule.k8s_namespace = client_->access().k8s_namespace;
-    auto found = kube::discover_offer(*client_);
+    const auto found = kube::discover_offer(*client_, job_.schedule.k8s_namespace);
     if (!found.ok()) return fail_on(verb_, found.error());
-    leave_out_missing_queue(found->offer);
     const Status rendered = render(found->offer);
     if (!rendered.ok()) {
       fmt::print(stderr, "shanty run: {}\n", rendered.error().message);
@@ -114,22 +113,6 @@ class ClusterRun {
     if (a_.quiet || a_.json) return;
     fmt::print(stderr, "shanty {}  {}\n", format_local_time_of_day(system_clock().unix_time_ns()),
                text);
-  }
-
-  // Kueue would keep a job for ever whose queue is not there.
-  void leave_out_missing_queue(KubernetesOffer& offer) const {
-    if (!offer.has_gang(GangMechanism::kKueue)) return;
-    const std::string& asked = job_.schedule.queue;
-    const auto queue = follow::reference(*client_, "kueue.x-k8s.io", "LocalQueue",
-                                         asked.empty() ? "default" : asked);
-    if (!queue.ok()) return;
-    const auto there = client_->get(*queue);
-    if (there.ok() || !there.error().is_not_found()) return;
-    std::erase(offer.gangs, GangMechanism::kKueue);
-    if (!asked.empty()) {
-      say("Kueue has no queue " + asked + " in namespace " + job_.schedule.k8s_namespace +
-          ": the job goes without it");
-    }
   }
 
   Status render(const KubernetesOffer& offer) {

@@ -89,7 +89,7 @@ Asked read_job(Job job, const CheckArguments& arguments, kube::Client& client,
   if (!arguments.access.k8s_namespace.empty() || job.schedule.k8s_namespace.empty()) {
     job.schedule.k8s_namespace = k8s_namespace;
   }
-  const auto found = kube::discover_offer(client);
+  const auto found = kube::discover_offer(client, job.schedule.k8s_namespace);
   const KubernetesOffer offer = found.ok() ? found->offer : newest_kubernetes_offer();
   auto objects = check::render_objects(job, arguments.file, offer, arguments.target);
   auto workload = objects.ok() ? check::workload_of(*objects, job.schedule.k8s_namespace)
@@ -98,6 +98,8 @@ Asked read_job(Job job, const CheckArguments& arguments, kube::Client& client,
     asked.objects = std::move(*objects);
     asked.workload = std::move(*workload);
     asked.workload.name = job.name;
+    // The job was rendered without the queue that it names, which is worth a finding.
+    if (asked.workload.volcano_queue.empty()) asked.workload.kueue_queue = job.schedule.queue;
     if (job.nodes.min < job.nodes.max) asked.workload.request.min_pods = job.nodes.min;
     return asked;
   }
