@@ -42,6 +42,12 @@ std::vector<Right> rights(const RenderContext& c, const RenderTarget& target) {
                    {"get", "list", "watch", "delete"},
                    "Its pods: to follow them, and to have one replaced."});
   }
+  if (target.name == "volcano") {
+    out.push_back({"bus.volcano.sh",
+                   {"commands"},
+                   {"create"},
+                   "`shanty stop`: Volcano's Jobs have no field for it, they are told to abort."});
+  }
   if (target.name == "trainjob") {
     out.push_back({std::string(target.group),
                    {"trainingruntimes"},
@@ -74,10 +80,12 @@ std::vector<Right> rights(const RenderContext& c, const RenderTarget& target) {
     out.push_back(
         {"scheduling.k8s.io", {"workloads", "podgroups"}, kApply, "The group of the pods."});
   } else if (c.gang.is(GangMechanism::kKueue)) {
+    out.push_back(
+        {"kueue.x-k8s.io", {"localqueues"}, kFollow, "Whether the job's queue is there."});
     out.push_back({"kueue.x-k8s.io",
-                   {"workloads", "localqueues"},
-                   kFollow,
-                   "Where in the queue the job is, and why."});
+                   {"workloads"},
+                   {"get", "list", "watch", "patch"},
+                   "Where in the queue the job is, and why; `shanty stop` keeps it out of there."});
   }
   return out;
 }

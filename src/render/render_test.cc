@@ -181,5 +181,17 @@ TEST(RenderRbac, NamesTheKindsOfTheTarget) {
   EXPECT_FALSE(render_rbac(job_of(kTwoNodes), newest_kubernetes_offer(), {.target = "slurm"}).ok());
 }
 
+TEST(RenderRbac, HoldsWhatStopNeeds) {
+  const auto rights = [](const char* target, GangChoice gang) {
+    return text_of(render_rbac(job_of(kTwoNodes), newest_kubernetes_offer(),
+                               {.target = target, .gang = gang}));
+  };
+  EXPECT_THAT(rights("job", GangChoice::kKueue),
+              HasSubstr("  - workloads\n  verbs:\n  - get\n  - list\n  - watch\n  - patch\n"));
+  EXPECT_THAT(rights("job", GangChoice::kNone), Not(HasSubstr("workloads")));
+  EXPECT_THAT(rights("volcano", GangChoice::kAuto),
+              HasSubstr("  - commands\n  verbs:\n  - create\n"));
+}
+
 }  // namespace
 }  // namespace shanty

@@ -2,8 +2,8 @@
 
 import pytest
 
-from .api import Api, ApiError
 from .cluster import HERE
+from .runner import Runner
 from .training import LIMIT_S
 
 JOBS = sorted((HERE / "jobs").glob("*.yaml"))
@@ -88,33 +88,12 @@ def test_a_typing_error_is_refused(cluster, namespace):
     assert 'unknown field "spec.completionsMode"' in cluster.refused(job, namespace)
 
 
-class Runner:
-    """The account that `shanty render --rbac` describes, and the API as it sees it."""
-
-    def __init__(self, cluster, namespace, job, target):
-        for thing in cluster.render(job, "--target", target, "--rbac", "--namespace", namespace):
-            cluster.api.create(thing, namespace, fieldValidation="Strict")
-            if thing["kind"] == "ServiceAccount":
-                name = thing["metadata"]["name"]
-        path = cluster.api.path("v1", "ServiceAccount", namespace, name, "token")
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        token = cluster.api.request("POST", path, asked)["status"]["token"]
-        self.api = Api(cluster.api.host, cluster.api.port, cluster.plane.pki.crt("ca"), token=token)
-
-    def forbidden(self, action) -> bool:
-        try:
-            action()
-            return False
-        except ApiError as error:
-            return error.code == 403
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_runner_may_submit_what_is_rendered(cluster, namespace, target):
     cluster.need(*TARGETS[target])
     give(cluster)
     job = HERE / "jobs" / "two-nodes.yaml"
-    api = Runner(cluster, namespace, job, target).api
+    api = Runner(cluster, namespace, job, "--target", target).api
     for thing in cluster.render(job, "--target", target):
         if thing["kind"] in REALLY_MADE:
             api.create(thing, namespace)
@@ -125,7 +104,7 @@ def test_the_runner_may_submit_what_is_rendered(cluster, namespace, target):
 def test_the_runner_can_follow_and_remove_a_job_and_nothing_else(cluster, namespace):
     cluster.need_nodes()
     job = HERE / "jobs" / "fails.yaml"
-    runner = Runner(cluster, namespace, job, "job")
+    runner = Runner(cluster, namespace, job, "--target", "job")
     api, other = runner.api, cluster.new_namespace()
     objects = cluster.render(job, "--target", "job")
     for thing in objects:
