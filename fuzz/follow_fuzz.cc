@@ -7,6 +7,7 @@
 #include "follow/agent_output.h"
 #include "follow/follower.h"
 #include "follow/log_tail.h"
+#include "telemetry/live_line.h"
 #include "text/json_fields.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -23,6 +24,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   LogTail tail([&](std::string_view line) {
     const OutputLine read = read_output_line(line);
     if (read.from == OutputLine::From::kAgent) follower.on_agent_line(read.text, now);
+    if (read.from == OutputLine::From::kRanks) {
+      static_cast<void>(shanty::decode_live_line(read.text));
+    }
+    static_cast<void>(ranks_of_line(line));
     follower.on_rank_line(line);
     pull_time(line);
     pulled_image(line);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "telemetry/live_line.h"
 #include "text/progress.h"
 #include "text/table.h"
 #include "text/terminal.h"
@@ -129,17 +130,6 @@ std::string fitting_table(const std::vector<RankTelemetry>& ranks, const Moment&
 
 double known(double value) { return std::isnan(value) ? 0 : value; }
 
-// Who holds the others up comes first: dead, then behind, then long in a step.
-void sort_slowest_first(std::vector<RankTelemetry>& ranks) {
-  std::sort(ranks.begin(), ranks.end(), [](const RankTelemetry& a, const RankTelemetry& b) {
-    if (a.alive != b.alive) return !a.alive;
-    if (a.has_step != b.has_step) return !a.has_step;
-    if (a.step != b.step) return a.step < b.step;
-    if (known(a.step_s) != known(b.step_s)) return known(a.step_s) > known(b.step_s);
-    return a.rank < b.rank;
-  });
-}
-
 std::string summary_of_rest(const std::vector<RankTelemetry>& ranks, size_t first) {
   uint64_t lowest = std::numeric_limits<uint64_t>::max();
   uint64_t highest = 0;
@@ -194,7 +184,7 @@ std::string render_top(const RunSummary& run, const LiveState& live, int64_t now
   if (live.ranks.empty()) return out;
   std::vector<RankTelemetry> ranks = live.ranks;
   const bool all_shown = ranks.size() <= options.max_ranks;
-  if (!all_shown) sort_slowest_first(ranks);
+  if (!all_shown) hold_up_most_first(ranks);
   const size_t shown = std::min(ranks.size(), options.max_ranks);
   const std::vector<RankTelemetry> first(ranks.begin(),
                                          ranks.begin() + static_cast<ptrdiff_t>(shown));

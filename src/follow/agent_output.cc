@@ -1,9 +1,13 @@
 #include "follow/agent_output.h"
 
+#include <charconv>
+
 namespace shanty::follow {
 namespace {
 
 constexpr std::string_view kHead = "shanty ";
+constexpr std::string_view kRanksHead = "ranks {";
+constexpr size_t kMaxRanksOfLine = 1 << 20;
 constexpr size_t kTimeBytes = 8;  // 04:31:51
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -36,10 +40,48 @@ OutputLine read_output_line(std::string_view line) {
     std::string_view rest = line.substr(kHead.size());
     if (is_time(rest) && rest.substr(kTimeBytes).starts_with("  ")) {
       rest.remove_prefix(kTimeBytes + 2);
+      if (rest.starts_with(kRanksHead)) {
+        return {From::kRanks, rest.substr(kRanksHead.size() - 1)};
+      }
       return {is_progress(rest) ? From::kProgress : From::kAgent, rest};
     }
   }
   return {From::kRank, line};
+}
+
+std::vector<int> ranks_of_line(std::string_view line) {
+  const size_t end = line.find("] ");
+  if (!line.starts_with('[') || end == line.npos) return {};
+  std::string_view head = line.substr(1, end - 1);
+  const size_t colon = head.find(" ranks: ");
+  if (head.starts_with("rank ")) {
+    head.remove_prefix(std::string_view("rank ").size());
+  } else if (colon != head.npos && head.find_first_not_of("0123456789") == colon) {
+    head.remove_prefix(colon + std::string_view(" ranks: ").size());
+  } else {
+    return {};
+  }
+  std::vector<int> ranks;
+  while (!head.empty()) {
+    int first = 0;
+    const auto number = std::from_chars(head.data(), head.data() + head.size(), first);
+    if (number.ec != std::errc()) return {};
+    head.remove_prefix(static_cast<size_t>(number.ptr - head.data()));
+    int last = first;
+    if (head.starts_with('-')) {
+      const auto other = std::from_chars(head.data() + 1, head.data() + head.size(), last);
+      if (other.ec != std::errc()) return {};
+      head.remove_prefix(static_cast<size_t>(other.ptr - head.data()));
+    }
+    if (first < 0 || last < first ||
+        static_cast<size_t>(last) - static_cast<size_t>(first) + ranks.size() > kMaxRanksOfLine) {
+      return {};
+    }
+    for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
+    if (!head.empty() && !head.starts_with(',')) return {};
+    if (!head.empty()) head.remove_prefix(1);
+  }
+  return ranks;
 }
 
 }  // namespace shanty::follow

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace shanty::follow {
 
@@ -12,11 +13,16 @@ struct OutputLine {
     kRank,
     kAgent,     // "shanty 04:31:51  generation 1: 2 ranks on 2 nodes"
     kProgress,  // "shanty 04:31:51  step 812/5000 16% loss 2.31 | ...", "... waiting: ..."
+    kRanks,     // "shanty 04:31:51  ranks {...}", see telemetry/live_line.h
   };
   From from = From::kRank;
-  std::string_view text;  // of the agent: without the time; else the line
+  std::string_view text;  // of the agent: without the time (and "ranks"); else the line
 };
 
 OutputLine read_output_line(std::string_view line);
+
+// The ranks that printed a line together, as `[rank 0-3] ` or `[3 ranks: 0,2,7] ` before it says;
+// none: it says none.
+std::vector<int> ranks_of_line(std::string_view line);
 
 }  // namespace shanty::follow

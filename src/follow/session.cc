@@ -48,7 +48,13 @@ class Session {
       if ((!follower_.end() && !given_up_) || !has_all_pods_) continue;
       if (!drain_until) drain_until = now() + kDrainLimit;
       logs_.end_all();
-      if (logs_.all_over() || now() >= *drain_until) break;
+      if (logs_.all_over()) break;
+      if (now() < *drain_until) continue;
+      show_.trouble(
+          fmt::format("the end of the logs did not come within {:.0f} s; shanty logs "
+                      "shows it",
+                      to_seconds(kDrainLimit)));
+      break;
     }
     show_.finish();
     SessionEnd end{.job = follower_.end(), .problem = problem_};
@@ -111,6 +117,9 @@ class Session {
         return show_.lines(follower_.on_agent_line(line.text, now()));
       case OutputLine::From::kProgress:
         progress_ = line.text;
+        return;
+      case OutputLine::From::kRanks:
+        return;
     }
   }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "follow/connect.h"
 #include "follow/follower.h"
@@ -14,6 +15,8 @@ namespace shanty::follow {
 struct SessionOptions {
   bool json = false;   // JSON lines on stdout, nothing else
   bool quiet = false;  // only the ranks' output
+  // Whether to show a line of the ranks, lines of one pod in their order; empty: all.
+  std::function<bool(const std::string& pod, std::string_view line)> keep;
   // Of bare pods, which nobody else replaces: makes the pod of that name anew, once it is gone. Its
   // error ends the job: it was stopped or removed, or the cluster takes no more pods.
   std::function<Status(const std::string& pod)> replace;

@@ -46,6 +46,7 @@ void Show::lines(const Lines& lines) {
 }
 
 void Show::rank_line(const std::string& pod, std::string_view line) {
+  if (options_.keep && !options_.keep(pod, line)) return;
   if (options_.json) return json_line("output", line, pod);
   progress_.around([&] { put(STDOUT_FILENO, shown(line) + "\n"); });
 }

@@ -13,6 +13,7 @@
 #include "run/events.h"
 #include "run/log_view.h"
 #include "telemetry/live.h"
+#include "telemetry/live_line.h"
 #include "text/progress.h"
 #include "text/terminal.h"
 
@@ -156,7 +157,10 @@ class Display::View {
     if (!live.ok() || live->unix_ns == last_live_unix_ns_) return;
     last_live_unix_ns_ = live->unix_ns;
     const Progress progress = to_progress(*live);
-    if (!config_.json) return progress_.update(progress);
+    if (!config_.json) {
+      progress_.update(progress);
+      return log_ranks(*live);
+    }
     const nlohmann::json line = {
         {"kind", "progress"},
         {"state", progress.state},
@@ -170,6 +174,15 @@ class Display::View {
     put(STDOUT_FILENO, line.dump() + "\n");
   }
 
+  // src/follow/agent_output.cc finds the line again by its first word.
+  void log_ranks(const LiveState& live) {
+    if (!config_.log_ranks || live.ranks.empty() || system_clock().now() < next_ranks_) return;
+    const std::string line = encode_live_line(live);
+    next_ranks_ = system_clock().now() + wait_after_live_line(line.size());
+    progress_.print(
+        fmt::format("shanty {}  ranks {}\n", format_local_time_of_day(live.unix_ns), line));
+  }
+
   static constexpr size_t kMaxPendingBytes = 1 << 20;
 
   const RunConfig& config_;
@@ -180,6 +193,7 @@ class Display::View {
   std::vector<std::pair<LogStream, std::string>> pending_;
   size_t pending_bytes_ = 0;
   TimePoint next_live_;
+  TimePoint next_ranks_;
   int64_t last_live_unix_ns_ = 0;
   LogView logs_;
 };

@@ -363,6 +363,7 @@ Failed read_identity(RunConfig& config, const RunOptions& options) {
     config.elastic_run_id = config.several_machines ? "none" : hex(secure_random_bytes(8));
   }
   config.replaceable = options.replaceable;
+  config.log_ranks = options.log_ranks;
   config.role = options.role;
   config.local_addr = options.local_addr;
   config.signals_to_handle = options.signals_to_handle;

@@ -45,6 +45,9 @@ struct RunConfig {
   // this node and leaves the job to the others, and a node without a coordinator waits for it as
   // long as for a missing node.
   bool replaceable = false;
+  // What live.json says goes into the output too, as lines for `shanty top --on`: of a pod, others
+  // see no more than its log.
+  bool log_ranks = false;
 
   std::string run_dir;  // "" = below log_dir
   std::string log_dir;  // "" = the state directory

@@ -37,6 +37,7 @@ struct RunOptions {
 
   // shanty's own.
   bool replaceable = false;  // see RunConfig
+  bool log_ranks = false;    // see RunConfig
   std::string run_dir;
   std::string name;
   std::string python;

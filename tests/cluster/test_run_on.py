@@ -72,8 +72,8 @@ class OnCluster:
         return self.cluster.shanty(*args, "--on", "kubernetes", "-n", self.namespace,
                                    cwd=self.directory)
 
-    def start(self, *args):
-        environment = {**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}
+    def start(self, *args, kubeconfig=None):
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig or self.cluster.kubeconfig)}
         with open(self.stdout, "wb") as out, open(self.stderr, "wb") as err:
             self.process = subprocess.Popen(
                 [str(self.cluster.root / "build" / "shanty"), "run", "job.yaml", "--on",
@@ -191,8 +191,13 @@ def test_runs_to_its_end_and_leaves_nothing(cluster, on_cluster, target):
 def test_is_left_by_ctrl_c_and_found_again(on_cluster):
     job = on_cluster(hold=True).start()
     job.until(job.stepped, "both ranks step", True)
+    [node_0] = [pod["metadata"]["name"] for pod in job.cluster.pods(job.namespace)
+                if pod["metadata"]["name"].startswith("tiny-0")]
+    job.until(lambda: '"ranks":[[0,' in job.cluster.log(job.namespace, node_0),
+              "node 0 says what the ranks do", True)
     job.process.send_signal(signal.SIGINT)
     job.ends(130)
+    assert "ranks {" not in job.err()
     assert f"shanty logs -f tiny --on kubernetes -n {job.namespace}" in job.err()
     assert all(pod["status"]["phase"] == "Running" for pod in job.cluster.pods(job.namespace))
 
@@ -200,8 +205,19 @@ def test_is_left_by_ctrl_c_and_found_again(on_cluster):
     assert re.search(r"tiny +Job +running +2/2", table), table
     picture = job.shanty("top", "tiny", "--once").stdout
     assert "cpu-" in picture and "2 ranks on 2 nodes" in picture, picture
+    # Rank by rank, as on a laptop.
+    head = re.search(r"RANK +NODE +PID +PHASE +STEP +MS/STEP +DATA .* MEMORY +CPU", picture)
+    assert head, picture
+    rows = picture[head.end():].splitlines()[1:3]
+    assert [row.split()[:2] for row in rows] == [["0", "0"], ["1", "1"]], picture
+    assert "as node 0 said it" in picture, picture
     logs = job.shanty("logs", "tiny", "--grep", "stepped").stdout.splitlines()
     assert len(logs) == 2, logs
+    logs = job.shanty("logs", "tiny", "--rank", "1", "--grep", "step").stdout.splitlines()
+    assert logs == ["[rank 1] rank 1 stepped"], logs
+    assert "ranks {" not in job.shanty("logs", "tiny").stdout
+    none = job.shanty("logs", "tiny", "--rank", "7")
+    assert none.returncode == 0 and not none.stdout and "have printed nothing" in none.stderr
 
     again = job.shanty("run", "job.yaml")
     assert again.returncode == 3 and "job tiny is there already" in again.stderr

@@ -65,6 +65,8 @@ int run_node(int argc, char** argv) {
   if (const int* code = std::get_if<int>(&read)) return *code;
   RunOptions& options = std::get<RunOptions>(read);
   options.replaceable = true;
+  // Of a pod, whoever asks with `shanty top --on` gets no more than its log.
+  options.log_ranks = process_environment()("KUBERNETES_SERVICE_HOST").has_value();
   const Status known = apply_identity(options, process_environment());
   if (!known.ok()) return fail(kExitUsage, known.error().message);
   const auto config = make_run_config(options);
