@@ -6,13 +6,18 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "base/clock.h"
 #include "follow/log_tail.h"
 
 namespace shanty::follow {
 namespace {
 
 constexpr Duration kAgainAfter = std::chrono::milliseconds(500);
-constexpr int kMaxFailures = 20;  // in a row
+constexpr Duration kLongestAgain = std::chrono::seconds(10);  // it doubles from failure to failure
+// Of failures in a row; a watch gives up at about the same time.
+constexpr Duration kGiveUpAfter = std::chrono::minutes(8);
 
 bool has_output(const PodState& pod) {
   const ContainerState* trainer = pod.trainer();
@@ -54,13 +59,15 @@ void LogStreams::on_pod(const PodState& pod) {
       });
       const kube::LogOptions options{
           .container = made.container, .follow = true, .timestamps = true};
-      int failures = 0;
-      while (!stop_.stop_requested() && failures < kMaxFailures) {
+      Duration again = kAgainAfter;
+      TimePoint heard_at = system_clock().now();
+      while (!stop_.stop_requested()) {
         const bool was_ended = made.is_ended;
         tail.begin_again();
         const auto read = client_.logs(client_.access().k8s_namespace, made.pod, options,
                                        [&](std::string_view bytes) {
-                                         failures = 0;
+                                         again = kAgainAfter;
+                                         heard_at = system_clock().now();
                                          tail.feed(bytes);
                                          return !stop_.stop_requested();
                                        });
@@ -70,8 +77,14 @@ void LogStreams::on_pod(const PodState& pod) {
           queue_.push(Trouble{read.error().message}, stop_);
           break;
         }
-        if (!read.ok()) ++failures;
-        if (!client_.wait(kAgainAfter)) break;
+        if (!read.ok() && system_clock().now() - heard_at >= kGiveUpAfter) {
+          queue_.push(Trouble{fmt::format("{}; given up after {:.0f} s, shanty logs shows the rest",
+                                          read.error().message, to_seconds(kGiveUpAfter))},
+                      stop_);
+          break;
+        }
+        if (!client_.wait(again)) break;
+        again = read.ok() ? kAgainAfter : std::min(2 * again, kLongestAgain);
       }
       tail.finish();
       queue_.push(LogOver{made.pod}, stop_);

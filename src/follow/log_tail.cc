@@ -27,6 +27,7 @@ size_t stamp_bytes(std::string_view line) {
 void LogTail::begin_again() {
   partial_.clear();
   to_skip_ = told_;
+  read_at_last_ = 0;
 }
 
 void LogTail::feed(std::string_view bytes) {
@@ -53,8 +54,12 @@ void LogTail::take(std::string_view line) {
   const size_t stamp = stamp_bytes(line);
   if (stamp > 0) {
     const std::string_view time = line.substr(0, stamp);
-    if (time <= last_stamp_ && to_skip_ > 0) return;  // it was handed out before the break
+    if (to_skip_ > 0) {  // until something comes that was not handed out before the break
+      if (time < last_stamp_) return;
+      if (time == last_stamp_ && ++read_at_last_ <= told_at_last_) return;
+    }
     to_skip_ = 0;
+    told_at_last_ = time == last_stamp_ ? told_at_last_ + 1 : 1;
     last_stamp_ = time;
     line.remove_prefix(stamp);
   } else if (to_skip_ > 0) {

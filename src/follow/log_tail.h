@@ -29,8 +29,10 @@ class LogTail {
   OnLine on_line_;
   std::string partial_;
   std::string last_stamp_;
-  uint64_t told_ = 0;     // lines handed out
-  uint64_t to_skip_ = 0;  // of lines without timestamps
+  uint64_t told_at_last_ = 0;  // lines handed out with that very timestamp
+  uint64_t read_at_last_ = 0;  // of them read again since begin_again()
+  uint64_t told_ = 0;          // lines handed out
+  uint64_t to_skip_ = 0;       // of lines without timestamps
 };
 
 }  // namespace shanty::follow

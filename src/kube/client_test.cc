@@ -340,6 +340,7 @@ TEST(KubeWatch, BacksOffFromAServerThatEndsEveryWatchAtOnceAndGivesUp) {
   const ApiStatus ended = follower.run(*server.client(), {.failures = 5});
   ASSERT_FALSE(ended.ok());
   EXPECT_THAT(ended.error().message, HasSubstr("ends it at once"));
+  EXPECT_THAT(ended.error().message, HasSubstr("; given up after 5 tries in "));
   EXPECT_EQ(server.waits.size(), 4U);
   EXPECT_GT(server.waits[3], server.waits[0]);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "kube/api_error.h"
@@ -45,6 +46,7 @@ class Follower {
   }
 
   ApiStatus run() {
+    heard_at_ = system_clock().now();
     while (!stop_.stop_requested()) {
       const ApiStatus round = version_.empty() ? list() : watch();
       if (stop_.stop_requested()) break;
@@ -55,7 +57,8 @@ class Follower {
         version_.clear();
         if (failures_ == 1) continue;
       }
-      if (is_final(error) || failures_ >= options_.failures) return error;
+      if (is_final(error)) return error;
+      if (failures_ >= options_.failures) return given_up(error);
       if (handlers_.on_trouble) handlers_.on_trouble(error);
       if (!client_.wait(backoff())) break;
     }
@@ -66,6 +69,12 @@ class Follower {
   Duration backoff() const {
     const int doublings = std::clamp(failures_ - 1, 0, 20);
     return std::min(options_.first_backoff * (int64_t{1} << doublings), options_.longest_backoff);
+  }
+
+  ApiError given_up(ApiError error) const {
+    error.message += fmt::format("; given up after {} tries in {:.0f} s", failures_,
+                                 to_seconds(system_clock().now() - heard_at_));
+    return error;
   }
 
   void heard(WatchType type, const json& object) {
@@ -108,6 +117,7 @@ class Follower {
         return false;
       }
       failures_ = 0;
+      heard_at_ = system_clock().now();
       heard_any = true;
       const std::string version = version_of(object);
       if (!version.empty()) version_ = version;
@@ -142,7 +152,8 @@ class Follower {
   const std::stop_token stop_;
   std::string doing_;
   std::string version_;
-  int failures_ = 0;
+  int failures_ = 0;  // since heard_at_
+  TimePoint heard_at_;
 };
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "net/http_connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -33,6 +36,18 @@ constexpr size_t kMaxSocksText = 255;
 std::string limit_text(Duration limit) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+// Whoever only reads, as of a watch or a log, would never learn that the other side is gone.
+void notice_silent_death(int fd) {
+  constexpr int kOn = 1;
+  constexpr int kIdleS = 15;
+  constexpr int kEveryS = 5;
+  constexpr int kProbes = 3;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleS, sizeof kIdleS);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kEveryS, sizeof kEveryS);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
 }
 
 bool is_end(const error_code& error) {
@@ -98,6 +113,7 @@ struct HttpConnection::Impl {
     if (!error) socket.open(endpoint.protocol(), error);
     if (error) return {HttpFailure::kConnect, doing + ": " + error.message()};
     prepare_socket(socket);
+    notice_silent_death(socket.native_handle());
     HttpEnd end = run([&](auto done) { socket.async_connect(endpoint, done); }, limit, stop, doing);
     if (!end.ok()) return end;
     // TCP can connect a port of this machine with itself where nobody listens.
