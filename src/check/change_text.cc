@@ -54,6 +54,8 @@ std::string_view state_text(NodeState state) {
       return "not ready";
     case NodeState::kOther:
       return "of another kind";
+    case NodeState::kKeptFree:
+      return "kept free of such pods";
   }
   __builtin_unreachable();
 }
@@ -73,8 +75,9 @@ std::string pod_text(const Workload& workload) {
 std::string node_counts_text(const Fit& fit) {
   std::map<std::pair<NodeState, std::string>, size_t> counts;
   for (const NodeVerdict& verdict : fit.nodes) {
-    const std::string detail =
-        verdict.state == NodeState::kTainted ? taint_text(verdict.taint) : verdict.lack;
+    const std::string detail = verdict.state == NodeState::kTainted    ? taint_text(verdict.taint)
+                               : verdict.state == NodeState::kKeptFree ? verdict.keeper
+                                                                       : verdict.lack;
     ++counts[{verdict.state, detail}];
   }
   std::string out = "nodes:";
@@ -109,6 +112,9 @@ std::string change_text(const Change& change, const Workload& workload, int64_t 
           "let the pods be spread over several values of {}, at the price of "
           "slower communication",
           change.label);
+    case ChangeKind::kNoSpread:
+      return "drop the pods' required anti-affinity and spreading by " + change.label +
+             ", or make it preferred: they have room beside each other and what runs";
     case ChangeKind::kFewerPods:
       return fmt::format("use {} instead of {}", counted(change.pods, "pod"),
                          request.groups.front().pods);
@@ -144,6 +150,21 @@ std::vector<std::string> holder_lines(const Fit& fit, const Workload& workload,
       break;
     }
     lines.push_back("held by " + holder_text(*holder, scarce, now_unix_s));
+  }
+  return lines;
+}
+
+std::vector<std::string> preempted_lines(const Fit& fit, const Workload& workload,
+                                         int64_t now_unix_s) {
+  std::vector<std::string> lines;
+  for (const Holder& holder : fit.preempted) {
+    if (lines.size() == kMaxHolderLines) {
+      lines.push_back(counted(fit.preempted.size() - kMaxHolderLines, "more owner"));
+      break;
+    }
+    lines.push_back(fmt::format("{}, of priority {}",
+                                holder_text(holder, scarce_of(workload), now_unix_s),
+                                holder.priority));
   }
   return lines;
 }

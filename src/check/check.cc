@@ -54,6 +54,18 @@ void narrow_to_model(const Snapshot& snapshot, Workload& workload) {
   for (auto& set : workload.request.needs) set.push_back(need);
 }
 
+void take_priority(const Snapshot& snapshot, Workload& workload) {
+  FitRequest& request = workload.request;
+  request.k8s_namespace = workload.k8s_namespace;
+  const auto is_its_class = [&](const PriorityFacts& each) {
+    return workload.priority_class.empty() ? each.is_default : each.name == workload.priority_class;
+  };
+  const auto found = std::ranges::find_if(snapshot.priority_classes, is_its_class);
+  if (found == snapshot.priority_classes.end()) return;
+  request.priority = found->value;
+  request.preempts = found->preempts;
+}
+
 int rank(Severity severity) { return static_cast<int>(severity); }  // errors first
 
 }  // namespace
@@ -78,6 +90,7 @@ CheckReport evaluate(const Snapshot& snapshot, Workload workload) {
 CheckReport evaluate_pending(const Snapshot& snapshot, Workload workload,
                              std::vector<Finding> more) {
   narrow_to_model(snapshot, workload);
+  take_priority(snapshot, workload);
   std::vector<FitNode> nodes;
   for (const NodeFacts& node : snapshot.nodes) nodes.push_back(node.fit);
   CheckReport report{.workload = std::move(workload),
@@ -85,6 +98,11 @@ CheckReport evaluate_pending(const Snapshot& snapshot, Workload workload,
                      .unread = snapshot.unread,
                      .context = snapshot.context,
                      .now_unix_s = snapshot.now_unix_s};
+  if (report.workload.claims_devices) {
+    report.unread.emplace_back(
+        "devices that the pods get by claims of resource.k8s.io: whether enough are free is not "
+        "counted");
+  }
   if (report.workload.request.groups.empty()) {
     report.fit.fits = true;  // nothing asks for room any more
   } else {

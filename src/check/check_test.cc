@@ -18,6 +18,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr const char* kGpu = "nvidia.com/gpu";
 const ServedKind kNative = {"scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", true};
@@ -69,6 +70,43 @@ TEST(Check, IsQuietWhereAllIsWell) {
   EXPECT_FALSE(report.has_problems());
   EXPECT_THAT(codes(report), IsEmpty());
   EXPECT_THAT(report_text(report, false, 0), HasSubstr("fits now"));
+}
+
+TEST(Check, SaysThatTheNamespacesLevelRejectsThePods) {
+  Snapshot snapshot = cluster();
+  snapshot.pod_security = "baseline";
+  snapshot.refusals = {{.object = "Job llm",
+                        .message = "violates PodSecurity: host namespaces (hostNetwork=true)",
+                        .is_pod_security = true}};
+  const CheckReport report = evaluate(snapshot, two_pods());
+  EXPECT_FALSE(report.fits());
+  EXPECT_EQ(only(report, "SEC050").message,
+            "namespace ml enforces the pod security level baseline, which rejects the pods of Job "
+            "llm");
+}
+
+TEST(Check, SaysWhomAPriorityWouldPreempt) {
+  Snapshot snapshot = cluster();
+  snapshot.priority_classes = {{.name = "high", .value = 100},
+                               {.name = "usual", .value = 10, .is_default = true},
+                               {.name = "polite", .value = 100, .preempts = false}};
+  for (const char* name : {"a", "b"}) {
+    snapshot.pods.push_back({.k8s_namespace = "other",
+                             .name = name,
+                             .owner = "Job low",
+                             .node = name,
+                             .requests = {{kGpu, 8}},
+                             .priority = 10});
+  }
+  Workload workload = two_pods();
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), Not(Contains("SCHED063")));
+  workload.priority_class = "polite";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), Not(Contains("SCHED063")));
+  workload.priority_class = "high";
+  const CheckReport report = evaluate(snapshot, workload);
+  EXPECT_FALSE(report.fits());
+  EXPECT_THAT(only(report, "SCHED063").evidence.front().text,
+              HasSubstr("Job low of namespace other"));
 }
 
 TEST(Check, FindsGpusThatNobodyOffers) {
@@ -227,7 +265,7 @@ TEST(Check, TellsWhatTheServerRefuses) {
   Snapshot snapshot = cluster();
   snapshot.refusals = {{"Job llm", "violates PodSecurity"}};
   snapshot.namespace_exists = false;
-  snapshot.priority_classes = {"low"};
+  snapshot.priority_classes = {{.name = "low"}};
   Workload workload = two_pods();
   workload.priority_class = "high";
   workload.scheduler = "volcano";

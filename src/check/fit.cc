@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <span>
 #include <unordered_map>
 
 #include "check/fit_space.h"
@@ -12,6 +13,9 @@ namespace shanty::check {
 namespace {
 
 constexpr size_t kMaxPairHolders = 150;  // all pairs of that many are tried
+// Where nothing tells before which cannot do:
+constexpr size_t kMaxPairsUnbound = 40;
+constexpr size_t kMaxSinglesUnbound = 1000;
 constexpr double kSmallestShare = 0.25;  // of a pod's CPU or memory that is worth proposing
 constexpr int64_t kCpuStep = 1000;
 constexpr int64_t kMemoryStep = int64_t{1} << 30;
@@ -35,6 +39,8 @@ double change_cost(const Change& change, const FitRequest& request) {
       return 3;
     case ChangeKind::kNoTopology:
       return 3.5;
+    case ChangeKind::kNoSpread:
+      return 3.6;
     case ChangeKind::kFewerPods: {
       if (request.min_pods > 0 && change.pods >= request.min_pods) return 0;
       const auto asked = static_cast<double>(request.groups.front().pods);
@@ -55,7 +61,11 @@ class Search {
  public:
   Search(const std::vector<FitNode>& nodes, const std::vector<FitPod>& pods,
          const FitRequest& request)
-      : nodes_(nodes), pods_(pods), request_(request), space_(nodes, pods, request) {}
+      : nodes_(nodes),
+        pods_(pods),
+        request_(request),
+        space_(nodes, pods, request),
+        now_(space_.neighbours().state_without({})) {}
 
   Fit run() {
     const FitSpace::Placed placed = space_.place();
@@ -73,12 +83,14 @@ class Search {
     smaller_pods();
     other_nodes();
     no_topology();
+    no_spread();
     fewer_pods();
     uncordon();
     free_holders();
     for (Change& change : changes_) change.cost = change_cost(change, request_);
     std::ranges::stable_sort(changes_, {}, &Change::cost);
     fit.changes = std::move(changes_);
+    fit.preempted = preempted();
     fit.fits_unix_s = known_time();
     return fit;
   }
@@ -99,6 +111,10 @@ class Search {
     } else if (!node.taints.empty()) {
       verdict.state = NodeState::kTainted;
       verdict.taint = node.taints.front();
+    } else if (space_.neighbours().is_kept_free(now_, i)) {
+      verdict.state = NodeState::kKeptFree;
+      const size_t keeper = space_.neighbours().keeper_of(i);
+      if (keeper < pods_.size()) verdict.keeper = pods_[keeper].owner;
     } else if ((verdict.pods = space_.slots(i)) == 0) {
       verdict.state = NodeState::kBusy;
       verdict.lack = space_.lack(i, false);
@@ -195,6 +211,20 @@ class Search {
     changes_.push_back({.kind = ChangeKind::kNoTopology, .label = request_.topology_label});
   }
 
+  void no_spread() {
+    std::set<std::string> labels;
+    for (const ApartTerm& term : request_.apart) labels.insert(term.topology_key);
+    for (const SpreadTerm& term : request_.spread) labels.insert(term.topology_key);
+    for (const std::string& label : labels) {
+      FitRequest looser = request_;
+      const auto is_of_it = [&](const auto& term) { return term.topology_key == label; };
+      std::erase_if(looser.apart, is_of_it);
+      std::erase_if(looser.spread, is_of_it);
+      const FitSpace space(nodes_, pods_, looser);
+      if (space.place().all) changes_.push_back({.kind = ChangeKind::kNoSpread, .label = label});
+    }
+  }
+
   void fewer_pods() {
     FitRequest fewer = request_;
     uint64_t low = 0;
@@ -222,10 +252,13 @@ class Search {
     std::vector<size_t> best;
     for (auto& [domain, cordoned] : by_domain) {
       std::ranges::stable_sort(cordoned, std::greater{}, [&](size_t i) { return space_.slots(i); });
-      const auto fits_with_first = [&](size_t count) {
+      const auto fits_with_these = [&](std::span<const size_t> uncordoned) {
         std::vector<char> usable = usable_where([&](size_t i) { return space_.node(i).usable(); });
-        for (size_t k = 0; k < count; ++k) usable[cordoned[k]] = 1;
+        for (const size_t i : uncordoned) usable[i] = 1;
         return fits_with({.usable = std::move(usable)});
+      };
+      const auto fits_with_first = [&](size_t count) {
+        return fits_with_these(std::span(cordoned).first(count));
       };
       if (!fits_with_first(cordoned.size())) continue;
       size_t low = 1;
@@ -234,8 +267,11 @@ class Search {
         const size_t middle = low + (high - low) / 2;
         fits_with_first(middle) ? high = middle : low = middle + 1;
       }
-      if (best.empty() || low < best.size())
-        best.assign(cordoned.begin(), cordoned.begin() + static_cast<std::ptrdiff_t>(low));
+      std::vector<size_t> chosen(cordoned.begin(),
+                                 cordoned.begin() + static_cast<std::ptrdiff_t>(low));
+      // Where pods are spread, the largest nodes are not always those that are needed.
+      if (space_.neighbours().any()) leave_out(chosen, fits_with_these);
+      if (best.empty() || chosen.size() < best.size()) best = std::move(chosen);
     }
     if (best.empty()) return;
     Change change{.kind = ChangeKind::kUncordon};
@@ -244,13 +280,30 @@ class Search {
     changes_.push_back(std::move(change));
   }
 
-  // Owners of pods on nodes that the request could use, which hold something it asks for.
+  // Takes away what is not needed, the last first, until nothing more can go.
+  template <typename Fits>
+  static void leave_out(std::vector<size_t>& chosen, Fits fits) {
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t i = chosen.size(); i-- > 0 && chosen.size() > 1;) {
+        std::vector<size_t> without = chosen;
+        without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+        if (!fits(without)) continue;
+        chosen = std::move(without);
+        again = true;
+      }
+    }
+  }
+
+  // Owners of pods on nodes that the request could use, which hold something it asks for or are
+  // in its way as neighbours.
   void gather_holders() {
     std::unordered_map<std::string, size_t> index_of;
     for (size_t p = 0; p < pods_.size(); ++p) {
       const size_t place = space_.place_of(p);
-      if (place >= nodes_.size() || !space_.node(place).usable()) continue;
-      if (space_.empty_slots(place) == 0) continue;
+      if (place >= nodes_.size()) continue;
+      const bool holds_room = space_.node(place).usable() && space_.empty_slots(place) > 0;
+      if (!holds_room && !space_.neighbours().is_in_the_way(p)) continue;
       const FitPod& pod = pods_[p];
       const auto [found, is_new] =
           index_of.emplace(pod.k8s_namespace + '\n' + pod.owner, holders_.size());
@@ -258,9 +311,11 @@ class Search {
         holders_.push_back({.k8s_namespace = pod.k8s_namespace, .owner = pod.owner});
         holder_pods_.emplace_back();
         holders_.back().ends_unix_s = pod.ends_unix_s;
+        holders_.back().priority = pod.priority;
       }
       Holder& holder = holders_[found->second];
       holder.pods.push_back(pod.name);
+      holder.priority = std::max(holder.priority, pod.priority);
       holder.nodes.push_back(nodes_[place].name);
       for (const auto& [name, amount] : pod.requests) holder.holds[name] += amount;
       if (!pod.ends_unix_s || !holder.ends_unix_s) {
@@ -278,47 +333,47 @@ class Search {
   }
 
   bool fits_without(const std::vector<size_t>& holders) const {
-    std::vector<int64_t> freed(nodes_.size() * space_.columns(), 0);
+    std::vector<size_t> gone;
     for (const size_t h : holders) {
-      for (const size_t p : holder_pods_[h]) {
-        for (size_t column = 0; column < space_.columns(); ++column) {
-          freed[space_.place_of(p) * space_.columns() + column] += space_.held(p, column);
-        }
-      }
+      gone.insert(gone.end(), holder_pods_[h].begin(), holder_pods_[h].end());
     }
-    return fits_with({.freed = std::move(freed)});
+    return fits_with({.gone = std::move(gone)});
   }
 
   void free_holders() {
-    const std::vector<size_t> chosen = fewest_holders();
-    if (chosen.empty()) return;
+    fewest_ = fewest_holders(all_holders());
+    if (fewest_.empty()) return;
     Change change{.kind = ChangeKind::kFreeHolders};
-    for (const size_t h : chosen) change.holders.push_back(holders_[h]);
+    for (const size_t h : fewest_) change.holders.push_back(holders_[h]);
     changes_.push_back(std::move(change));
   }
 
   // Those whose room would do alone come from the ones that hold the most of what is scarce.
-  std::vector<size_t> fewest_holders() const {
-    std::vector<size_t> order(holders_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> fewest_holders(std::vector<size_t> order) const {
     const std::string scarce = scarce_name();
     std::ranges::stable_sort(order, std::less{}, [&](size_t h) { return weight(h, scarce); });
-    if (order.empty() || !fits_without(order)) return {};
-    // Groups share nodes in ways that this bound does not see.
-    const uint64_t missing = request_.groups.size() > 1 ? 0 : missing_;
+    // Where pods are spread, the end of one that counts can leave less room: all is not the most.
+    const bool more_is_more = request_.spread.empty();
+    if (order.empty() || (more_is_more && !fits_without(order))) return {};
+    // Groups share nodes, and neighbours keep others free, in ways that this bound does not see.
+    const bool is_bound = request_.groups.size() == 1 && !space_.neighbours().any();
+    const uint64_t missing = is_bound ? missing_ : 0;
+    const size_t pairs = is_bound ? kMaxPairHolders : kMaxPairsUnbound;
     std::vector<uint64_t> gain;
     for (const size_t h : order) gain.push_back(most_gain(h));
     // The lightest that does: it disturbs the least.
-    for (size_t a = 0; a < order.size(); ++a) {
+    const size_t singles = is_bound ? order.size() : std::min(order.size(), kMaxSinglesUnbound);
+    for (size_t a = order.size() - singles; a < order.size(); ++a) {
       if (gain[a] >= missing && fits_without({order[a]})) return {order[a]};
     }
-    const size_t first = order.size() > kMaxPairHolders ? order.size() - kMaxPairHolders : 0;
+    const size_t first = order.size() > pairs ? order.size() - pairs : 0;
     for (size_t a = first; a < order.size(); ++a) {
       for (size_t b = first; b < a; ++b) {
         if (gain[a] + gain[b] < missing) continue;
         if (fits_without({order[b], order[a]})) return {order[b], order[a]};
       }
     }
+    if (!more_is_more && !fits_without(order)) return {};
     // Take the heaviest until it fits, then leave out what is not needed.
     size_t low = 1;
     size_t high = order.size();
@@ -331,12 +386,27 @@ class Search {
       fits_without(first_of(middle)) ? high = middle : low = middle + 1;
     }
     std::vector<size_t> chosen = first_of(low);
-    for (size_t i = chosen.size(); i-- > 0 && chosen.size() > 1;) {
-      std::vector<size_t> without = chosen;
-      without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-      if (fits_without(without)) chosen = std::move(without);
-    }
+    leave_out(chosen, [&](const std::vector<size_t>& some) { return fits_without(some); });
     return chosen;
+  }
+
+  std::vector<size_t> all_holders() const {
+    std::vector<size_t> order(holders_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    return order;
+  }
+
+  // Whose room the scheduler would take: the fewest owners, all of lower priority.
+  std::vector<Holder> preempted() const {
+    if (!request_.preempts) return {};
+    std::vector<size_t> lower = all_holders();
+    std::erase_if(lower, [&](size_t h) { return holders_[h].priority >= request_.priority; });
+    const bool is_all = lower.size() == holders_.size();
+    std::vector<Holder> out;
+    for (const size_t h : is_all ? fewest_ : fewest_holders(std::move(lower))) {
+      out.push_back(holders_[h]);
+    }
+    return out;
   }
 
   // The most pods that a holder's nodes could take were they empty, beyond what they take now.
@@ -372,24 +442,32 @@ class Search {
     }
     std::ranges::stable_sort(ending, {}, [&](size_t h) { return *holders_[h].ends_unix_s; });
     if (ending.empty() || !fits_without(ending)) return std::nullopt;
-    size_t low = 1;
-    size_t high = ending.size();
+    std::vector<int64_t> times;
+    for (const size_t h : ending) {
+      if (times.empty() || times.back() != *holders_[h].ends_unix_s) {
+        times.push_back(*holders_[h].ends_unix_s);
+      }
+    }
+    size_t low = 0;
+    size_t high = times.size() - 1;
     while (low < high) {
       const size_t middle = low + (high - low) / 2;
-      const std::vector<size_t> gone(ending.begin(),
-                                     ending.begin() + static_cast<std::ptrdiff_t>(middle));
+      std::vector<size_t> gone = ending;
+      std::erase_if(gone, [&](size_t h) { return *holders_[h].ends_unix_s > times[middle]; });
       fits_without(gone) ? high = middle : low = middle + 1;
     }
-    return holders_[ending[low - 1]].ends_unix_s;
+    return times[low];
   }
 
   const std::vector<FitNode>& nodes_;
   const std::vector<FitPod>& pods_;
   const FitRequest& request_;
   const FitSpace space_;
+  const Neighbours::State now_;
   uint64_t missing_ = 0;  // pods that find no place now
   std::vector<Change> changes_;
   std::vector<Holder> holders_;
+  std::vector<size_t> fewest_;  // holders whose end makes room
   std::vector<std::vector<size_t>> holder_pods_;
 };
 

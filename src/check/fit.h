@@ -36,6 +36,27 @@ struct LabelNeed {
   std::vector<std::string> values;
 };
 bool meets(const std::map<std::string, std::string>& labels, const LabelNeed& need);
+// All needs of one of the sets; no sets: anything does.
+bool meets_any(const std::map<std::string, std::string>& labels,
+               const std::vector<std::vector<LabelNeed>>& sets);
+
+// Required anti-affinity: no pod that it selects on a node with the same value of the label.
+struct ApartTerm {
+  std::string topology_key;
+  std::optional<std::vector<LabelNeed>> selector;  // nothing: selects no pod
+  std::vector<std::string> namespaces;             // empty: the pod's own
+  bool all_namespaces = false;
+};
+
+// A topologySpreadConstraint with DoNotSchedule: in no value of the label more than `max_skew` pods
+// above the value that has the fewest.
+struct SpreadTerm {
+  std::string topology_key;
+  int64_t max_skew = 1;
+  uint64_t min_domains = 0;
+  bool honors_taints = false;  // values on tainted nodes do not count
+  std::optional<std::vector<LabelNeed>> selector;
+};
 
 struct FitNode {
   std::string name;
@@ -53,6 +74,9 @@ struct FitPod {
   std::string node;   // empty: not placed
   Amounts requests;
   std::optional<int64_t> ends_unix_s;  // by a deadline
+  std::map<std::string, std::string> labels;
+  std::vector<ApartTerm> apart;
+  int64_t priority = 0;
 };
 
 // Pods that are alike.
@@ -60,7 +84,6 @@ struct FitGroup {
   std::string name;
   uint64_t pods = 1;
   Amounts per_pod;
-  bool one_per_node = false;
 };
 
 struct FitRequest {
@@ -69,6 +92,13 @@ struct FitRequest {
   std::vector<std::vector<LabelNeed>> needs;  // any of these sets; empty: any node
   std::vector<Toleration> tolerations;
   std::string topology_label;  // all pods on nodes with one value of it; empty: anywhere
+  // Of the first group's pods.
+  std::string k8s_namespace;
+  std::map<std::string, std::string> labels;
+  std::vector<ApartTerm> apart;
+  std::vector<SpreadTerm> spread;
+  int64_t priority = 0;
+  bool preempts = true;  // the scheduler may take the room of pods of lower priority
 };
 
 // Why a node takes no pod of the request.
@@ -79,14 +109,16 @@ enum class NodeState {
   kTainted,
   kCordoned,
   kNotReady,
-  kOther,  // its labels are not those asked for
+  kOther,     // its labels are not those asked for
+  kKeptFree,  // pods there, or these, want no such neighbours
 };
 
 struct NodeVerdict {
   NodeState state = NodeState::kOpen;
-  uint64_t pods = 0;  // of the first group that fit now
-  std::string lack;   // the resource that is short, for kBusy and kTooSmall
-  Taint taint;        // for kTainted
+  uint64_t pods = 0;   // of the first group that fit now
+  std::string lack;    // the resource that is short, for kBusy and kTooSmall
+  Taint taint;         // for kTainted
+  std::string keeper;  // for kKeptFree: an owner whose pods are in the way
 };
 
 // All pods of one owner.
@@ -97,6 +129,7 @@ struct Holder {
   std::vector<std::string> nodes;  // sorted, without repeats
   Amounts holds;                   // on nodes that the request could use
   std::optional<int64_t> ends_unix_s;
+  int64_t priority = 0;  // the highest of its pods
   friend bool operator==(const Holder&, const Holder&) = default;
 };
 
@@ -105,6 +138,7 @@ enum class ChangeKind {
   kSmallerPods,  // ask for `amount` of `resource` per pod
   kOtherNodes,   // drop the label `label` from the selector
   kNoTopology,   // let pods be spread over values of the topology label
+  kNoSpread,     // drop anti-affinity and spreading by the label `label`
   kFewerPods,    // `pods` instead of what is asked for
   kUncordon,     // `nodes`
   kFreeHolders,  // wait for `holders`, or stop them
@@ -131,6 +165,9 @@ struct Fit {
   std::vector<NodeVerdict> nodes;  // as the nodes were given
   std::vector<Change> changes;     // each of them makes it fit; the smallest first
   std::vector<Holder> holders;     // who holds what on nodes the request could use
+  // Of lower priority, and in the way: the scheduler would take their room. It is not taken for
+  // free: `fits` knows nothing of it.
+  std::vector<Holder> preempted;
   std::optional<int64_t>
       fits_unix_s;  // when running pods' deadlines let it fit; nothing: not known
 };

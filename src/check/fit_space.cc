@@ -17,17 +17,21 @@ std::optional<int64_t> number(const std::string& text) {
   return value;
 }
 
-bool labels_match(const FitNode& node, const FitRequest& request) {
-  if (request.needs.empty()) return true;
-  return std::ranges::any_of(request.needs, [&](const std::vector<LabelNeed>& set) {
-    return std::ranges::all_of(set,
-                               [&](const LabelNeed& need) { return meets(node.labels, need); });
-  });
-}
-
 int64_t amount_of(const Amounts& amounts, const std::string& name) {
   const auto found = amounts.find(name);
   return found == amounts.end() ? 0 : found->second;
+}
+
+// The node of each pod, or nodes.size().
+std::vector<size_t> places_of(const std::vector<FitNode>& nodes, const std::vector<FitPod>& pods) {
+  std::unordered_map<std::string, size_t> index_of;
+  for (size_t i = 0; i < nodes.size(); ++i) index_of.emplace(nodes[i].name, i);
+  std::vector<size_t> places;
+  for (const FitPod& pod : pods) {
+    const auto found = index_of.find(pod.node);
+    places.push_back(found == index_of.end() ? nodes.size() : found->second);
+  }
+  return places;
 }
 
 }  // namespace
@@ -55,9 +59,25 @@ bool meets(const std::map<std::string, std::string>& labels, const LabelNeed& ne
   return need.op == "Gt" ? *has > *bound : need.op == "Lt" && *has < *bound;
 }
 
+bool meets_any(const std::map<std::string, std::string>& labels,
+               const std::vector<std::vector<LabelNeed>>& sets) {
+  return sets.empty() || std::ranges::any_of(sets, [&](const std::vector<LabelNeed>& set) {
+           return std::ranges::all_of(set,
+                                      [&](const LabelNeed& need) { return meets(labels, need); });
+         });
+}
+
+struct FitSpace::Ground {
+  std::vector<int64_t> free;  // by node and column
+  std::vector<char> usable;   // by node
+  Neighbours::State neighbours;
+};
+
 FitSpace::FitSpace(const std::vector<FitNode>& nodes, const std::vector<FitPod>& pods,
                    const FitRequest& request)
-    : request_(request) {
+    : request_(request),
+      place_of_(places_of(nodes, pods)),
+      neighbours_(nodes, pods, place_of_, request) {
   std::set<std::string> asked = {"pods"};
   for (const FitGroup& group : request.groups) {
     for (const auto& [name, amount] : group.per_pod) {
@@ -65,13 +85,11 @@ FitSpace::FitSpace(const std::vector<FitNode>& nodes, const std::vector<FitPod>&
     }
   }
   names_.assign(asked.begin(), asked.end());
-  std::unordered_map<std::string, size_t> index_of;
   std::unordered_map<std::string, size_t> domain_index;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const FitNode& node = nodes[i];
-    index_of.emplace(node.name, i);
     everywhere_.push_back(i);
-    Node info{.labels_match = labels_match(node, request),
+    Node info{.labels_match = meets_any(node.labels, request.needs),
               .schedulable = node.ready && !node.cordoned};
     for (const Taint& taint : node.taints) {
       if (taint.effect != "PreferNoSchedule" && !tolerates(request.tolerations, taint)) {
@@ -98,12 +116,11 @@ FitSpace::FitSpace(const std::vector<FitNode>& nodes, const std::vector<FitPod>&
     domain_of_.assign(nodes.size(), 0);
   }
   free_ = all_;
-  for (const FitPod& pod : pods) {
-    const auto found = index_of.find(pod.node);
-    const size_t place = found == index_of.end() ? nodes.size() : found->second;
-    place_of_.push_back(place);
+  for (size_t p = 0; p < pods.size(); ++p) {
+    const size_t place = place_of_[p];
     for (size_t column = 0; column < names_.size(); ++column) {
-      const int64_t amount = names_[column] == "pods" ? 1 : amount_of(pod.requests, names_[column]);
+      const int64_t amount =
+          names_[column] == "pods" ? 1 : amount_of(pods[p].requests, names_[column]);
       held_.push_back(amount);
       if (place < nodes.size()) free_[place * names_.size() + column] -= amount;
     }
@@ -120,7 +137,7 @@ std::vector<int64_t> FitSpace::asks_of(const FitGroup& group) const {
 
 uint64_t FitSpace::slots_in(const std::vector<int64_t>& amounts, size_t index,
                             const FitGroup& group) const {
-  int64_t most = group.one_per_node ? 1 : INT64_MAX;
+  int64_t most = INT64_MAX;
   const std::vector<int64_t> asks = asks_of(group);
   for (size_t column = 0; column < asks.size(); ++column) {
     if (asks[column] <= 0) continue;
@@ -151,25 +168,33 @@ std::string FitSpace::lack(size_t index, bool when_empty) const {
 
 // Groups one after the other, the first that is given first; pods of a group are alike, so that
 // filling node after node is as good as any order.
-uint64_t FitSpace::fill(const std::vector<size_t>& members, const Variation& variation,
-                        std::vector<int64_t>& free) const {
-  const FitRequest& request = variation.request != nullptr ? *variation.request : request_;
+uint64_t FitSpace::fill(const std::vector<size_t>& members, const FitRequest& request,
+                        Ground& ground) const {
   uint64_t placed = 0;
+  std::vector<uint64_t> slots(members.size());
   for (const FitGroup& group : request.groups) {
     const std::vector<int64_t> asks = asks_of(group);
     uint64_t left = group.pods;
-    for (const size_t index : members) {
-      if (left == 0) break;
-      const bool usable =
-          variation.usable.empty() ? info_[index].usable() : variation.usable[index] != 0;
-      if (!usable) continue;
-      int64_t most = group.one_per_node ? 1 : INT64_MAX;
-      int64_t* amounts = &free[index * asks.size()];
+    const bool has_rules = &group == &request.groups.front() && neighbours_.any();
+    const auto slots_at = [&](size_t index) {
+      if (ground.usable[index] == 0) return uint64_t{0};
+      int64_t most = INT64_MAX;
+      const int64_t* amounts = &ground.free[index * asks.size()];
       for (size_t column = 0; column < asks.size(); ++column) {
         if (asks[column] <= 0) continue;
         most = std::min(most, amounts[column] <= 0 ? 0 : amounts[column] / asks[column]);
       }
-      const uint64_t taken = std::min(left, static_cast<uint64_t>(most));
+      return static_cast<uint64_t>(most);
+    };
+    if (has_rules) {
+      for (size_t k = 0; k < members.size(); ++k) slots[k] = slots_at(members[k]);
+      neighbours_.limit(ground.neighbours, ground.usable, members, slots);
+    }
+    for (size_t k = 0; k < members.size() && left > 0; ++k) {
+      const size_t index = members[k];
+      const uint64_t taken = std::min(left, has_rules ? slots[k] : slots_at(index));
+      if (taken == 0) continue;
+      int64_t* amounts = &ground.free[index * asks.size()];
       for (size_t column = 0; column < asks.size(); ++column) {
         amounts[column] -= asks[column] * static_cast<int64_t>(taken);
       }
@@ -184,14 +209,23 @@ FitSpace::Placed FitSpace::place(const Variation& variation) const {
   const FitRequest& request = variation.request != nullptr ? *variation.request : request_;
   uint64_t wanted = 0;
   for (const FitGroup& group : request.groups) wanted += group.pods;
-  std::vector<int64_t> free = free_;
-  for (size_t i = 0; i < variation.freed.size(); ++i) free[i] += variation.freed[i];
+  Ground ground{.free = free_, .usable = variation.usable, .neighbours = {}};
+  if (ground.usable.empty()) {
+    for (const Node& node : info_) ground.usable.push_back(node.usable() ? 1 : 0);
+  }
+  for (const size_t pod : variation.gone) {
+    if (place_of_[pod] >= info_.size()) continue;
+    for (size_t column = 0; column < columns(); ++column) {
+      ground.free[place_of_[pod] * columns() + column] += held(pod, column);
+    }
+  }
+  if (neighbours_.any()) ground.neighbours = neighbours_.state_without(variation.gone);
   Placed best;
   if (variation.any_place) {
-    best.pods = fill(everywhere_, variation, free);
+    best.pods = fill(everywhere_, request, ground);
   } else {
     for (size_t domain = 0; domain < domains_.size(); ++domain) {
-      const uint64_t pods = fill(domains_[domain], variation, free);
+      const uint64_t pods = fill(domains_[domain], request, ground);
       if (domain == 0 || pods > best.pods) best = {pods, false, domain};
       if (pods == wanted) break;
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "check/fit.h"
+#include "check/neighbours.h"
 
 namespace shanty::check {
 
@@ -24,8 +25,8 @@ class FitSpace {
 
   // What may be varied. Empty: as it is.
   struct Variation {
-    std::vector<char> usable;    // by node, instead of Node::usable
-    std::vector<int64_t> freed;  // by node and column, more than is free
+    std::vector<char> usable;  // by node, instead of Node::usable
+    std::vector<size_t> gone;  // pods
     const FitRequest* request = nullptr;
     bool any_place = false;  // ignores the topology label
   };
@@ -45,6 +46,7 @@ class FitSpace {
   std::string lack(size_t index, bool when_empty) const;
 
   size_t columns() const { return names_.size(); }
+  const Neighbours& neighbours() const { return neighbours_; }
   const std::vector<std::string>& names() const { return names_; }
   const Node& node(size_t index) const { return info_[index]; }
   size_t node_count() const { return info_.size(); }
@@ -58,8 +60,9 @@ class FitSpace {
 
  private:
   uint64_t slots_in(const std::vector<int64_t>& amounts, size_t index, const FitGroup& group) const;
-  uint64_t fill(const std::vector<size_t>& members, const Variation& variation,
-                std::vector<int64_t>& free) const;
+  struct Ground;  // what a variation leaves
+  uint64_t fill(const std::vector<size_t>& members, const FitRequest& request,
+                Ground& ground) const;
   std::vector<int64_t> asks_of(const FitGroup& group) const;
 
   const FitRequest& request_;
@@ -73,6 +76,7 @@ class FitSpace {
   std::vector<std::string> domain_names_;
   std::vector<std::vector<size_t>> domains_;
   std::vector<size_t> everywhere_;
+  Neighbours neighbours_;  // last: it is made of the others
 };
 
 }  // namespace shanty::check

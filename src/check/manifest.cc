@@ -58,16 +58,21 @@ std::string text_at(const json& map, const char* name) { return json_string(map,
 // Gathers what the pod templates of one workload say.
 class Gatherer {
  public:
-  explicit Gatherer(Workload& workload) : workload_(workload) {}
+  // `given_labels`: what a controller adds to its pods'.
+  Gatherer(Workload& workload, std::map<std::string, std::string> given_labels)
+      : workload_(workload), given_labels_(std::move(given_labels)) {}
 
   void add_template(const std::string& name, uint64_t pods, const json& pod_template) {
     if (pods == 0) return;
     const json& spec = child(pod_template, "spec");
-    add_group({.name = name,
-               .pods = pods,
-               .per_pod = pod_requests(spec),
-               .one_per_node = spreads_over_nodes(spec)},
-              spec, child(pod_template, "metadata"));
+    add_group({.name = name, .pods = pods, .per_pod = pod_requests(spec)}, spec,
+              child(pod_template, "metadata"));
+    if (is_heaviest_) {
+      workload_.request.labels = read_labels(pod_template);
+      workload_.request.labels.insert(given_labels_.begin(), given_labels_.end());
+      workload_.request.apart = read_apart(spec, workload_.request.labels);
+      workload_.request.spread = read_spread(spec, workload_.request.labels);
+    }
     for (const json& volume : items(spec, "volumes")) {
       const json& claim = child(volume, "persistentVolumeClaim");
       const std::string claim_name = json_string(claim, "claimName");
@@ -75,6 +80,7 @@ class Gatherer {
       const bool read_only = json_bool(claim, "readOnly") || mounts_read_only(spec, volume);
       add_claim({claim_name, read_only, pods > 1});
     }
+    if (!items(spec, "resourceClaims").empty()) workload_.claims_devices = true;
     for (const json& secret : items(spec, "imagePullSecrets")) {
       add_once(workload_.pull_secrets, json_string(secret, "name"));
     }
@@ -87,9 +93,9 @@ class Gatherer {
 
   void add_group(FitGroup group, const json& spec, const json& metadata) {
     FitRequest& request = workload_.request;
-    const bool heaviest =
+    is_heaviest_ =
         request.groups.empty() || accelerators(group) > accelerators(request.groups.front());
-    if (heaviest) {
+    if (is_heaviest_) {
       request.tolerations = tolerations_of(spec);
       request.needs = needs_of(spec);
       request.topology_label =
@@ -97,11 +103,11 @@ class Gatherer {
       if (request.topology_label.empty()) request.topology_label = packs_into(spec);
     }
     for (FitGroup& known : request.groups) {
-      if (known.per_pod != group.per_pod || known.one_per_node != group.one_per_node) continue;
+      if (known.per_pod != group.per_pod) continue;
       known.pods += group.pods;
       return;
     }
-    request.groups.insert(heaviest ? request.groups.begin() : request.groups.end(),
+    request.groups.insert(is_heaviest_ ? request.groups.begin() : request.groups.end(),
                           std::move(group));
   }
 
@@ -180,14 +186,6 @@ class Gatherer {
     return out;
   }
 
-  static bool spreads_over_nodes(const json& spec) {
-    const json& anti = child(child(spec, "affinity"), "podAntiAffinity");
-    for (const json& term : items(anti, "requiredDuringSchedulingIgnoredDuringExecution")) {
-      if (json_string(term, "topologyKey") == "kubernetes.io/hostname") return true;
-    }
-    return false;
-  }
-
   static std::string packs_into(const json& spec) {
     const json& together = child(child(spec, "affinity"), "podAffinity");
     for (const json& term : items(together, "requiredDuringSchedulingIgnoredDuringExecution")) {
@@ -197,14 +195,30 @@ class Gatherer {
   }
 
   Workload& workload_;
+  const std::map<std::string, std::string> given_labels_;
+  bool is_heaviest_ = false;  // the template that is being added
 };
+
+// Labels that selectors of people's manifests name and templates do not have.
+std::map<std::string, std::string> labels_from_controller(const std::string& kind,
+                                                          const std::string& version,
+                                                          const std::string& name) {
+  if (kind == "Job" && version.starts_with("batch.volcano.sh/")) {
+    return {{"volcano.sh/job-name", name}};
+  }
+  if (kind == "Job") return {{"job-name", name}, {"batch.kubernetes.io/job-name", name}};
+  if (kind == "JobSet" || kind == "TrainJob") return {{"jobset.sigs.k8s.io/jobset-name", name}};
+  if (kind == "PyTorchJob" || kind == "MPIJob") return {{"training.kubeflow.org/job-name", name}};
+  return {};
+}
 
 void add_object(const json& object, Workload& workload) {
   const std::string kind = json_string(object, "kind");
   const std::string version = json_string(object, "apiVersion");
   const json& spec = child(object, "spec");
   const size_t before = workload.request.groups.size();
-  Gatherer gatherer(workload);
+  Gatherer gatherer(workload, labels_from_controller(
+                                  kind, version, json_string(child(object, "metadata"), "name")));
   if (kind == "Pod") {
     gatherer.add_template("pod", 1, object);
   } else if (kind == "Job" && version.starts_with("batch.volcano.sh/")) {

@@ -41,6 +41,34 @@ void expect_eight_gpus(const Workload& workload, uint64_t pods) {
   EXPECT_EQ(workload.request.groups[0].per_pod.at(kGpu), 8);
 }
 
+TEST(Manifests, GiveTheRulesAboutNeighbours) {
+  const Workload workload = read(R"({apiVersion: batch/v1, kind: Job, metadata: {name: x}, spec: {
+    parallelism: 2, template: {metadata: {labels: {app: train, role: w}}, spec: {
+      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+        {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {job-name: x}}},
+        {topologyKey: rack, namespaces: [a], matchLabelKeys: [role],
+         labelSelector: {matchExpressions: [{key: app, operator: In, values: [noisy]}]}}]}},
+      topologySpreadConstraints: [
+        {topologyKey: zone, maxSkew: 2, minDomains: 3, whenUnsatisfiable: DoNotSchedule,
+         nodeTaintsPolicy: Honor, labelSelector: {matchLabels: {app: train}}},
+        {topologyKey: zone, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}],
+      resourceClaims: [{name: g}],
+      containers: [{name: t, image: i}]}}}})");
+  const FitRequest& request = workload.request;
+  EXPECT_EQ(request.labels.at("app"), "train");
+  EXPECT_EQ(request.labels.at("job-name"), "x");
+  ASSERT_EQ(request.apart.size(), 2U);
+  EXPECT_EQ(request.apart[0].topology_key, "kubernetes.io/hostname");
+  EXPECT_THAT(request.apart[1].namespaces, ElementsAre("a"));
+  ASSERT_EQ(request.apart[1].selector->size(), 2U);
+  EXPECT_THAT(request.apart[1].selector->back().values, ElementsAre("w"));
+  ASSERT_EQ(request.spread.size(), 1U);
+  EXPECT_EQ(request.spread[0].max_skew, 2);
+  EXPECT_EQ(request.spread[0].min_domains, 3U);
+  EXPECT_TRUE(request.spread[0].honors_taints);
+  EXPECT_TRUE(workload.claims_devices);
+}
+
 TEST(Manifests, GiveWhatEachKindAsksFor) {
   const std::string head = "metadata: {name: x}\n";
   const struct {

@@ -18,6 +18,8 @@ using kube::child;
 using kube::items;
 using nlohmann::json;
 
+constexpr int64_t kMostSkew = 1'000'000;
+
 std::vector<std::string> texts(const json& list) {
   std::vector<std::string> out;
   for (const json& item : list) {
@@ -63,7 +65,68 @@ std::string condition_problem(const json& object, const char* type) {
   return "";
 }
 
+// A label selector; empty: selects everything.
+std::vector<LabelNeed> needs_of(const json& selector) {
+  std::vector<LabelNeed> needs;
+  for (const auto& [key, value] : child(selector, "matchLabels").items()) {
+    if (value.is_string()) needs.push_back({.key = key, .values = {value.get<std::string>()}});
+  }
+  for (const json& expression : items(selector, "matchExpressions")) {
+    needs.push_back({.key = json_string(expression, "key"),
+                     .op = json_string(expression, "operator"),
+                     .values = texts(items(expression, "values"))});
+  }
+  return needs;
+}
+
+// A label selector, narrowed to the pod's own values of `match_label_keys`. Nothing: it selects no
+// pod.
+std::optional<std::vector<LabelNeed>> selector_of(
+    const json& term, const std::map<std::string, std::string>& labels) {
+  const json* selector = json_object(term, "labelSelector");
+  if (selector == nullptr) return std::nullopt;
+  std::vector<LabelNeed> needs = needs_of(*selector);
+  for (const auto& [list, op] :
+       {std::pair("matchLabelKeys", "In"), {"mismatchLabelKeys", "NotIn"}}) {
+    for (const std::string& key : texts(items(term, list))) {
+      const auto own = labels.find(key);
+      if (own != labels.end()) needs.push_back({.key = key, .op = op, .values = {own->second}});
+    }
+  }
+  return needs;
+}
+
 }  // namespace
+
+std::vector<ApartTerm> read_apart(const json& pod_spec,
+                                  const std::map<std::string, std::string>& labels) {
+  std::vector<ApartTerm> out;
+  const json& anti = child(child(pod_spec, "affinity"), "podAntiAffinity");
+  for (const json& term : items(anti, "requiredDuringSchedulingIgnoredDuringExecution")) {
+    // Of a selector of namespaces their labels would have to be known; all of them is the safe
+    // side.
+    out.push_back({.topology_key = json_string(term, "topologyKey"),
+                   .selector = selector_of(term, labels),
+                   .namespaces = texts(items(term, "namespaces")),
+                   .all_namespaces = term.contains("namespaceSelector")});
+  }
+  return out;
+}
+
+std::vector<SpreadTerm> read_spread(const json& pod_spec,
+                                    const std::map<std::string, std::string>& labels) {
+  std::vector<SpreadTerm> out;
+  for (const json& term : items(pod_spec, "topologySpreadConstraints")) {
+    if (json_string(term, "whenUnsatisfiable") != "DoNotSchedule") continue;
+    out.push_back({.topology_key = json_string(term, "topologyKey"),
+                   .max_skew = std::clamp<int64_t>(json_int64(term, "maxSkew", 1), 1, kMostSkew),
+                   .min_domains = static_cast<uint64_t>(
+                       std::clamp<int64_t>(json_int64(term, "minDomains"), 0, kMostSkew)),
+                   .honors_taints = json_string(term, "nodeTaintsPolicy") == "Honor",
+                   .selector = selector_of(term, labels)});
+  }
+  return out;
+}
 
 Amounts read_amounts(const json& amounts) {
   Amounts out;
@@ -140,7 +203,10 @@ std::optional<FitPod> read_pod(const json& pod) {
     out.owner = json_string(owner, "kind") + " " + json_string(owner, "name");
   }
   // A JobSet's Jobs are one thing to whoever waits for them.
-  const auto labels = read_labels(pod);
+  out.labels = read_labels(pod);
+  out.apart = read_apart(spec, out.labels);
+  out.priority = json_int64(spec, "priority");
+  const auto& labels = out.labels;
   if (const auto set = labels.find("jobset.sigs.k8s.io/jobset-name"); set != labels.end()) {
     out.owner = "JobSet " + set->second;
   }
@@ -190,19 +256,6 @@ LocalQueueFacts read_local_queue(const json& queue) {
   return facts;
 }
 
-bool selects(const json* selector, const std::map<std::string, std::string>& labels) {
-  if (selector == nullptr || !selector->is_object()) return false;
-  for (const auto& [key, value] : child(*selector, "matchLabels").items()) {
-    const auto found = labels.find(key);
-    if (found == labels.end() || !value.is_string() || found->second != value) return false;
-  }
-  return std::ranges::all_of(items(*selector, "matchExpressions"), [&](const json& expression) {
-    return meets(labels, {.key = json_string(expression, "key"),
-                          .op = json_string(expression, "operator"),
-                          .values = texts(items(expression, "values"))});
-  });
-}
-
 ClusterQueueFacts read_cluster_queue(const json& queue,
                                      const std::map<std::string, std::string>& namespace_labels) {
   const json& spec = child(queue, "spec");
@@ -211,7 +264,11 @@ ClusterQueueFacts read_cluster_queue(const json& queue,
   facts.stopped = json_string(spec, "stopPolicy", "None") != "None";
   facts.inactive_why = condition_problem(queue, "Active");
   facts.active = facts.inactive_why.empty();
-  facts.admits_namespace = selects(json_object(spec, "namespaceSelector"), namespace_labels);
+  if (const json* selector = json_object(spec, "namespaceSelector")) {
+    facts.admits_namespace = meets_any(namespace_labels, {needs_of(*selector)});
+  } else {
+    facts.admits_namespace = false;
+  }
   std::map<std::pair<std::string, std::string>, int64_t> used;
   for (const json& flavor : items(child(queue, "status"), "flavorsReservation")) {
     for (const json& resource : items(flavor, "resources")) {
@@ -253,6 +310,13 @@ VolcanoQueueFacts read_volcano_queue(const json& queue) {
   return {.name = name_of(queue),
           .state = json_string(child(queue, "status"), "state", "Open"),
           .capability = read_amounts(child(child(queue, "spec"), "capability"))};
+}
+
+PriorityFacts read_priority_class(const json& priority_class) {
+  return {.name = name_of(priority_class),
+          .value = json_int64(priority_class, "value"),
+          .is_default = json_bool(priority_class, "globalDefault"),
+          .preempts = json_string(priority_class, "preemptionPolicy") != "Never"};
 }
 
 std::string amount_text(const std::string& resource, int64_t amount) {

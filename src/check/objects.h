@@ -16,6 +16,12 @@ namespace shanty::check {
 // Objects of the API as plain data. Whatever is missing or of another type is left out; nothing
 // here fails.
 
+// Rules of a pod's spec about its neighbours; `labels` are the pod's.
+std::vector<ApartTerm> read_apart(const nlohmann::json& pod_spec,
+                                  const std::map<std::string, std::string>& labels);
+std::vector<SpreadTerm> read_spread(const nlohmann::json& pod_spec,
+                                    const std::map<std::string, std::string>& labels);
+
 Amounts read_amounts(const nlohmann::json& amounts);
 NodeFacts read_node(const nlohmann::json& node);
 // Nothing for a pod that has ended. `owner_ends`: by owner, from deadlines of jobs.
@@ -31,6 +37,7 @@ ClusterQueueFacts read_cluster_queue(const nlohmann::json& queue,
                                      const std::map<std::string, std::string>& namespace_labels);
 FlavorFacts read_flavor(const nlohmann::json& flavor);
 VolcanoQueueFacts read_volcano_queue(const nlohmann::json& queue);
+PriorityFacts read_priority_class(const nlohmann::json& priority_class);
 
 std::map<std::string, std::string> read_labels(const nlohmann::json& object);
 std::string name_of(const nlohmann::json& object);

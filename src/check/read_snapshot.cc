@@ -1,7 +1,9 @@
 #include "check/read_snapshot.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -17,8 +19,10 @@ namespace {
 using kube::ApiResult;
 using kube::ApiStatus;
 using kube::child;
+using kube::items;
 using nlohmann::json;
 
+// Reads parts of the cluster into parts of the snapshot that nobody else writes.
 class Reader {
  public:
   Reader(kube::Client& client, Snapshot& snapshot) : client_(client), snapshot_(snapshot) {}
@@ -44,9 +48,10 @@ class Reader {
   // What is not served is not there; what may not be read is told.
   void note(const ApiStatus& status) {
     if (!status.ok() && !status.error().is_not_found()) {
-      snapshot_.unread.push_back(status.error().message);
+      unread_.push_back(status.error().message);
     }
   }
+  const std::vector<std::string>& unread() const { return unread_; }
 
   void read_pods() {
     std::vector<std::string> schedulers;
@@ -62,7 +67,7 @@ class Reader {
     ApiStatus read = list("", "Pod", "", take, reset);
     if (!read.ok() && read.error().is_forbidden()) {
       snapshot_.sees_all_pods = false;
-      snapshot_.unread.push_back(read.error().message);
+      unread_.push_back(read.error().message);
       read = list("", "Pod", snapshot_.k8s_namespace, take, reset);
     }
     note(read);
@@ -73,8 +78,7 @@ class Reader {
   }
 
   // Deadlines that stand in the objects that own pods.
-  void read_deadlines() {
-    std::map<std::string, int64_t> ends;
+  void read_deadlines(std::map<std::string, int64_t>& ends) {
     const auto take = [&](const char* kind, const char* policy) {
       return [&ends, kind, policy](const json& item) {
         const json& spec = child(item, "spec");
@@ -89,19 +93,20 @@ class Reader {
     const auto reset = [] {};
     discard_status(list("batch", "Job", "", take("Job", ""), reset));
     discard_status(list("kubeflow.org", "PyTorchJob", "", take("PyTorchJob", "runPolicy"), reset));
-    for (FitPod& pod : snapshot_.pods) {
-      const auto found = ends.find(pod.k8s_namespace + "/" + pod.owner);
-      if (found != ends.end()) pod.ends_unix_s = found->second;
-    }
   }
 
-  void read_namespace(std::map<std::string, std::string>& labels) {
+  // Its labels.
+  std::map<std::string, std::string> read_namespace() {
+    std::map<std::string, std::string> labels;
     const auto served = client_.kind("", "Namespace");
-    if (!served.ok()) return;
+    if (!served.ok()) return labels;
     const auto found = client_.get({*served, "", snapshot_.k8s_namespace});
     if (found.ok()) labels = read_labels(*found);
     if (!found.ok() && found.error().is_not_found()) snapshot_.namespace_exists = false;
     if (!found.ok()) note(found.error());
+    const auto level = labels.find("pod-security.kubernetes.io/enforce");
+    if (level != labels.end()) snapshot_.pod_security = level->second;
+    return labels;
   }
 
   void read_secrets() {
@@ -126,7 +131,7 @@ class Reader {
         [&] { snapshot_.late_binding.clear(); }));
   }
 
-  void read_limits_and_queues(const std::map<std::string, std::string>& namespace_labels) {
+  void read_bounds() {
     const std::string& here = snapshot_.k8s_namespace;
     note(list_into("", "ResourceQuota", here, snapshot_.quotas, read_quota));
     note(list(
@@ -136,7 +141,12 @@ class Reader {
         },
         [&] { snapshot_.limits.clear(); }));
     note(list_into("scheduling.k8s.io", "PriorityClass", "", snapshot_.priority_classes,
-                   [](const json& item) { return name_of(item); }));
+                   read_priority_class));
+  }
+
+  void read_queues() {
+    const std::map<std::string, std::string> namespace_labels = read_namespace();
+    const std::string& here = snapshot_.k8s_namespace;
     const std::string kueue = "kueue.x-k8s.io";
     note(list_into(kueue, "LocalQueue", here, snapshot_.local_queues, read_local_queue));
     note(list_into(kueue, "ClusterQueue", "", snapshot_.cluster_queues,
@@ -151,6 +161,7 @@ class Reader {
 
   kube::Client& client_;
   Snapshot& snapshot_;
+  std::vector<std::string> unread_;
 };
 
 }  // namespace
@@ -167,18 +178,80 @@ ApiResult<Snapshot> read_snapshot(kube::Client& client, const std::string& k8s_n
   for (const std::string& gap : client.gaps()) {
     snapshot.unread.push_back("the server of " + gap + " does not answer");
   }
-  Reader reader(client, snapshot);
-  const ApiStatus nodes = reader.list_into("", "Node", "", snapshot.nodes, read_node);
+  // All at once: most of the time goes by in the server and on the way.
+  ApiStatus nodes;
+  std::map<std::string, int64_t> ends;
+  const std::vector<std::function<void(Reader&)>> parts = {
+      [&](Reader& r) { nodes = r.list_into("", "Node", "", snapshot.nodes, read_node); },
+      [](Reader& r) { r.read_pods(); },
+      [&](Reader& r) { r.read_deadlines(ends); },
+      [](Reader& r) { r.read_secrets(); },
+      [](Reader& r) { r.read_storage(); },
+      [](Reader& r) { r.read_bounds(); },
+      [](Reader& r) { r.read_queues(); }};
+  std::vector<Reader> readers(parts.size(), Reader(client, snapshot));
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      threads.emplace_back([&, i] { parts[i](readers[i]); });
+    }
+  }
   if (!nodes.ok()) return nodes.error();
-  std::map<std::string, std::string> namespace_labels;
-  reader.read_namespace(namespace_labels);
-  reader.read_pods();
-  reader.read_deadlines();
-  reader.read_secrets();
-  reader.read_storage();
-  reader.read_limits_and_queues(namespace_labels);
+  for (const Reader& reader : readers) {
+    snapshot.unread.insert(snapshot.unread.end(), reader.unread().begin(), reader.unread().end());
+  }
+  for (FitPod& pod : snapshot.pods) {
+    const auto found = ends.find(pod.k8s_namespace + "/" + pod.owner);
+    if (found != ends.end()) pod.ends_unix_s = found->second;
+  }
   return snapshot;
 }
+
+namespace {
+
+constexpr std::string_view kViolates = "violates PodSecurity";
+
+// Every pod template in an object, wherever its kind keeps it.
+void gather_templates(const json& part, std::vector<json>& templates) {
+  if (!part.is_structured()) return;
+  if (!items(child(part, "spec"), "containers").empty()) {
+    templates.push_back(part);
+    return;
+  }
+  for (const json& each : part) gather_templates(each, templates);
+}
+
+// A Job is taken whatever its pods are, and its pods are refused later: so they are tried, too.
+void try_pods(kube::Client& client, const json& object, Snapshot& snapshot) {
+  if (json_string(object, "kind") == "Pod") return;
+  std::vector<json> templates;
+  gather_templates(object, templates);
+  for (const json& each : templates) {
+    const json pod = {{"apiVersion", "v1"},
+                      {"kind", "Pod"},
+                      {"metadata",
+                       {{"generateName", "check-"},
+                        {"namespace", snapshot.k8s_namespace},
+                        {"labels", child(child(each, "metadata"), "labels")}}},
+                      {"spec", each["spec"]}};
+    const auto tried = client.create_object(pod, {.dry_run = true});
+    if (tried.ok()) continue;
+    const std::string& text = tried.error().detail;
+    const size_t violates = text.find(kViolates);
+    if (violates != std::string::npos) {
+      snapshot.refusals.push_back({.object = json_string(object, "kind") + " " + name_of(object),
+                                   .message = text.substr(violates),
+                                   .is_pod_security = true});
+      return;
+    }
+    if (text.find("cannot create resource") != std::string::npos) {
+      snapshot.unread.push_back("whether the namespace takes such pods: " + tried.error().message);
+      return;
+    }
+  }
+}
+
+}  // namespace
 
 void try_objects(kube::Client& client, const std::vector<json>& objects, Snapshot& snapshot) {
   for (const json& object : objects) {
@@ -187,11 +260,14 @@ void try_objects(kube::Client& client, const std::vector<json>& objects, Snapsho
     if (json_string(child(object, "metadata"), "namespace").empty()) {
       placed["metadata"]["namespace"] = snapshot.k8s_namespace;
     }
+    try_pods(client, placed, snapshot);
     const auto tried = client.create_object(placed, {.dry_run = true});
     if (tried.ok() || tried.error().reason == "AlreadyExists") continue;
     const auto& error = tried.error();
-    snapshot.refusals.push_back({.object = json_string(object, "kind") + " " + name_of(object),
-                                 .message = error.detail.empty() ? error.message : error.detail});
+    snapshot.refusals.push_back(
+        {.object = json_string(object, "kind") + " " + name_of(object),
+         .message = error.detail.empty() ? error.message : error.detail,
+         .is_pod_security = error.detail.find(kViolates) != std::string::npos});
   }
 }
 

@@ -42,6 +42,8 @@ const char* kind_name(ChangeKind kind) {
       return "other_nodes";
     case ChangeKind::kNoTopology:
       return "no_topology";
+    case ChangeKind::kNoSpread:
+      return "no_spread";
     case ChangeKind::kFewerPods:
       return "fewer_pods";
     case ChangeKind::kUncordon:
@@ -64,6 +66,7 @@ json holder_json(const Holder& holder) {
   json out = {{"namespace", holder.k8s_namespace},
               {"owner", holder.owner},
               {"pods", holder.pods},
+              {"priority", holder.priority},
               {"nodes", holder.nodes},
               {"holds", amounts_json(holder.holds)}};
   out["ends_unix_s"] = holder.ends_unix_s ? json(*holder.ends_unix_s) : json(nullptr);
@@ -137,6 +140,7 @@ std::string report_json(const CheckReport& report) {
               {"fits_unix_s", nullptr},
               {"findings", json::array()},
               {"holders", json::array()},
+              {"would_preempt", json::array()},
               {"unread", report.unread}};
   if (fit.fits_unix_s) out["fits_unix_s"] = *fit.fits_unix_s;
   for (size_t i = 0; i < fit.changes.size(); ++i) {
@@ -149,6 +153,7 @@ std::string report_json(const CheckReport& report) {
   }
   for (const Finding& finding : report.findings) out["findings"].push_back(finding_json(finding));
   for (const Holder& holder : fit.holders) out["holders"].push_back(holder_json(holder));
+  for (const Holder& holder : fit.preempted) out["would_preempt"].push_back(holder_json(holder));
   for (const FitGroup& group : report.workload.request.groups) {
     out["groups"].push_back(
         {{"name", group.name}, {"pods", group.pods}, {"per_pod", amounts_json(group.per_pod)}});

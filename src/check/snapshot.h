@@ -73,6 +73,13 @@ struct FlavorFacts {
   std::map<std::string, std::string> node_labels;
 };
 
+struct PriorityFacts {
+  std::string name;
+  int64_t value = 0;
+  bool is_default = false;  // of pods that name none
+  bool preempts = true;
+};
+
 struct VolcanoQueueFacts {
   std::string name;
   std::string state;  // Open, Closed, ...
@@ -80,8 +87,9 @@ struct VolcanoQueueFacts {
 };
 
 struct Refusal {
-  std::string object;   // "Job llm"
-  std::string message;  // the server's words
+  std::string object;            // "Job llm"
+  std::string message;           // the server's words
+  bool is_pod_security = false;  // the namespace's level, about the pods of the object
 };
 
 struct Snapshot {
@@ -93,7 +101,8 @@ struct Snapshot {
   std::vector<FitPod> pods;  // of all namespaces, those that have not ended
   bool sees_all_pods = true;
   bool namespace_exists = true;
-  std::vector<std::string> priority_classes;
+  std::vector<PriorityFacts> priority_classes;
+  std::string pod_security;             // the level that the namespace enforces; "" = none is said
   std::vector<std::string> schedulers;  // names that placed pods
   std::map<std::string, ClaimFacts> claims;
   std::map<std::string, bool> late_binding;         // storage classes: WaitForFirstConsumer
@@ -128,7 +137,8 @@ struct Workload {
   std::string volcano_queue;
   std::string scheduler;  // schedulerName; empty: the default one
   std::string priority_class;
-  std::string gpu_model;  // as the user wrote it
+  std::string gpu_model;        // as the user wrote it
+  bool claims_devices = false;  // by claims of resource.k8s.io
   std::vector<ClaimUse> claims;
   std::vector<std::string> pull_secrets;
   std::vector<std::string> images;

@@ -149,7 +149,9 @@ Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& volu
 
 void add_network(const RenderContext& c, Yaml& metadata, Yaml& spec) {
   if (c.host_network) {
-    spec.set("hostNetwork", true, "As network.host_network says: the node's own interfaces.");
+    spec.set("hostNetwork", true,
+             "As network.host_network says: the node's own interfaces. A namespace that enforces "
+             "the pod security level baseline or restricted rejects such pods.");
     spec.set("dnsPolicy", "ClusterFirstWithHostNet",
              "With the default, a pod on the node's network asks the node's resolver, which does "
              "not know the names of the other pods.");

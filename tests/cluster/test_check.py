@@ -15,13 +15,23 @@ NODES = 4
 def fake(cluster_or_reason):
     if isinstance(cluster_or_reason, str):
         pytest.skip(cluster_or_reason)
-    nodes = cluster_or_reason.fake_nodes(NODES)
     api = cluster_or_reason.api
+    # Nodes of other tests, on which pods really run, have room of their own.
+    others = [node["metadata"]["name"] for node in api.list("v1", "Node", "")]
+    cordon(api, others, True)
+    nodes = cluster_or_reason.fake_nodes(NODES)
     for name in nodes.names:
         api.wait(lambda: condition_of(api.get("v1", "Node", name), "Ready") == "True",
                  f"{name} is ready")
     yield nodes
     nodes.remove()
+    cordon(api, others, None)
+
+
+def cordon(api, nodes, wish):
+    for name in nodes:
+        api.request("PATCH", api.path("v1", "Node", "", name), {"spec": {"unschedulable": wish}},
+                    kind=MERGE)
 
 
 def job(name, pods, *, gpus=8, cpu="32", spec=None, **metadata):
@@ -161,6 +171,72 @@ def test_a_limit_range(check):
     check.start({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"},
                  "spec": {"limits": [{"type": "Container", "max": {"cpu": "16"}}]}})
     assert "SCHED057" in check(job("wide", 1))["codes"]
+
+
+def placed(cluster, namespace):
+    return [pod for pod in cluster.pods(namespace) if pod["spec"].get("nodeName")]
+
+
+def test_pods_that_want_no_such_neighbour(check, cluster):
+    loner = job("loner", 1, gpus=1)
+    term = {"topologyKey": "cloud.example/rack", "labelSelector": {"matchLabels": {"app": "train"}}}
+    loner["spec"]["template"]["spec"]["affinity"] = {"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    check.start(loner)
+    cluster.api.wait(lambda: placed(cluster, check.namespace), "the loner is placed")
+    train = job("train", 3, gpus=1, cpu="100")
+    train["spec"]["template"]["metadata"] = {"labels": {"app": "train"}}
+    report = check(train)
+    # Two nodes are in the rack of the loner, which shuts both.
+    assert not report["fits"] and report["pods"]["placed"] == 2, report
+    [holder] = report["changes"]["free_holders"]["holders"]
+    assert holder["owner"] == "Job loner"
+    check.start(train)
+    cluster.api.wait(lambda: len(placed(cluster, check.namespace)) == 3, "the scheduler says so too")
+    assert "kept free of such pods (Job loner)" in check.text("cluster", check.directory / "job.yaml")
+
+
+def test_pods_that_are_to_be_spread(check, cluster):
+    spread = job("spread", 3, spec={"topologySpreadConstraints": [{
+        "topologyKey": "cloud.example/rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "train"}}}]})
+    spread["spec"]["template"]["metadata"] = {"labels": {"app": "train"}}
+    assert check(spread)["fits"]
+    for name in ("gpu-2", "gpu-3"):  # one of the two racks
+        change(cluster, "v1", "Node", name, {"spec": {"unschedulable": True}})
+    try:
+        report = check(spread)
+        assert not report["fits"] and report["pods"]["placed"] == 1, report
+        assert report["changes"]["uncordon"]["nodes"] in (["gpu-2"], ["gpu-3"])
+        check.start(spread)
+        cluster.api.wait(lambda: len(placed(cluster, check.namespace)) == 1 and any(
+            "topology spread" in condition.get("message", "")
+            for pod in cluster.pods(check.namespace)
+            for condition in pod["status"].get("conditions", [])), "the scheduler says so too")
+    finally:
+        for name in ("gpu-2", "gpu-3"):
+            change(cluster, "v1", "Node", name, {"spec": {"unschedulable": None}})
+
+
+def test_whom_a_priority_would_preempt(check, cluster):
+    cluster.api.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                       "metadata": {"name": "urgent"}, "value": 100000})
+    check.start(job("calm", NODES))
+    cluster.api.wait(lambda: len(placed(cluster, check.namespace)) == NODES, "all nodes are taken")
+    report = check(job("urgent", 2, spec={"priorityClassName": "urgent"}))
+    assert not report["fits"] and "SCHED063" in report["codes"]
+    assert [each["owner"] for each in report["would_preempt"]] == ["Job calm"]
+    assert "SCHED063" not in check(job("equal", 2))["codes"]
+
+
+def test_a_pod_security_level_that_rejects_the_pods(check, cluster):
+    change(cluster, "v1", "Namespace", check.namespace,
+           {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}})
+    report = check(job("host", 1, spec={"hostNetwork": True}))
+    [finding] = [each for each in report["findings"] if each["code"] == "SEC050"]
+    assert "baseline" in finding["message"] and "Job host" in finding["message"]
+    assert "hostNetwork=true" in " ".join(finding["evidence"]) and not report["fits"]
+    assert "SEC050" not in check(job("plain", 1))["codes"]
 
 
 def test_claims_and_secrets(check, cluster):

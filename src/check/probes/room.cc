@@ -21,7 +21,8 @@ void add_holders(const ProbeInput& in, Finding& finding) {
 
 }  // namespace
 
-// SCHED050: it has to wait. SCHED051: it can never fit. SCHED055: only not in one place.
+// SCHED050: it has to wait. SCHED051: it can never fit. SCHED055: only not in one place. SCHED063:
+// the scheduler would make room by preemption.
 void probe_room(const ProbeInput& in, std::vector<Finding>& findings) {
   const Fit& fit = in.fit;
   if (fit.fits) return;
@@ -53,6 +54,17 @@ void probe_room(const ProbeInput& in, std::vector<Finding>& findings) {
         "what other namespaces hold could not be seen: there may be less room than this");
   }
   findings.push_back(std::move(finding));
+  if (fit.preempted.empty()) return;
+  Finding preemption = make_finding(
+      "SCHED063", Severity::kWarning,
+      fmt::format(
+          "with its priority {} the job would preempt pods of {}: the scheduler ends them to "
+          "make room",
+          in.workload.request.priority, counted(fit.preempted.size(), "owner")));
+  for (std::string& line : preempted_lines(fit, in.workload, in.snapshot.now_unix_s)) {
+    preemption.evidence.push_back({.text = std::move(line)});
+  }
+  findings.push_back(std::move(preemption));
 }
 
 }  // namespace shanty::check
