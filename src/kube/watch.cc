@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -54,8 +55,9 @@ class Follower {
       const ApiError& error = round.error();
       ++failures_;
       if (error.is_expired()) {
+        const bool lost_track = !version_.empty() && !std::exchange(lists_anew_, true);
         version_.clear();
-        if (failures_ == 1) continue;
+        if (lost_track) continue;  // as after every longer break: no trouble
       }
       if (is_final(error)) return error;
       if (failures_ >= options_.failures) return given_up(error);
@@ -117,6 +119,7 @@ class Follower {
         return false;
       }
       failures_ = 0;
+      lists_anew_ = false;
       heard_at_ = system_clock().now();
       heard_any = true;
       const std::string version = version_of(object);
@@ -154,6 +157,7 @@ class Follower {
   std::string version_;
   int failures_ = 0;  // since heard_at_
   TimePoint heard_at_;
+  bool lists_anew_ = false;  // since heard_at_
 };
 
 }  // namespace

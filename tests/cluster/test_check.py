@@ -192,8 +192,10 @@ def test_pods_that_want_no_such_neighbour(check, cluster):
     [holder] = report["changes"]["free_holders"]["holders"]
     assert holder["owner"] == "Job loner"
     check.start(train)
-    cluster.api.wait(lambda: len(placed(cluster, check.namespace)) == 3, "the scheduler says so too")
-    assert "kept free of such pods (Job loner)" in check.text("cluster", check.directory / "job.yaml")
+    cluster.api.wait(lambda: len(placed(cluster, check.namespace)) == 3,
+                     "the scheduler places the loner and two")
+    text = check.text("cluster", check.directory / "job.yaml")
+    assert "kept free of such pods (Job loner)" in text, text
 
 
 def test_pods_that_are_to_be_spread(check, cluster):

@@ -1,4 +1,4 @@
-"""What a followed job survives: a lost API server, killed agents, pods that cannot reach each other."""
+"""What a followed job survives: a lost API server, killed agents, pods cut off from each other."""
 
 import os
 import re
