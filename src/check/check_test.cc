@@ -109,6 +109,17 @@ TEST(Check, SaysWhomAPriorityWouldPreempt) {
               HasSubstr("Job low of namespace other"));
 }
 
+TEST(Check, KueueWithoutAQueueInTheNamespaceKeepsNoJobFromStarting) {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.push_back({"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", true});
+  Workload workload = two_pods();
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  workload.gang = false;
+  const CheckReport report = evaluate(snapshot, workload);
+  EXPECT_TRUE(report.fits());
+  EXPECT_THAT(only(report, "GANG050").evidence.front().text, HasSubstr("no LocalQueue"));
+}
+
 TEST(Check, FindsGpusThatNobodyOffers) {
   Snapshot none = cluster();
   none.nodes = {node("a", 0), node("b", 0)};

@@ -158,23 +158,25 @@ void probe_gang(const ProbeInput& in, std::vector<Finding>& findings) {
   }
   if (in.workload.pods() < 2) return;
   const std::vector<std::string> mechanisms = gang_mechanisms(in.snapshot);
+  Finding finding;
   if (mechanisms.empty()) {
-    findings.push_back(make_finding(
+    finding = make_finding(
         "GANG050", Severity::kWarning,
         "nothing in this cluster starts all pods of a job together: two jobs that each hold a part "
-        "can wait for each other for ever"));
+        "can wait for each other for ever");
   } else if (!in.workload.gang) {
-    findings.push_back(make_finding("GANG050", Severity::kNote,
-                                    "the job's pods are not asked to start together, though " +
-                                        joined(mechanisms) + " could see to it"));
+    finding = make_finding("GANG050", Severity::kNote,
+                           "the job's pods are not asked to start together, though " +
+                               joined(mechanisms) + " could see to it");
+  } else {
+    return;
   }
-  if (in.workload.kueue_queue.empty() && in.snapshot.local_queues.empty() && kueue) {
-    findings.push_back(make_finding("GANG051", Severity::kNote,
-                                    "Kueue is installed, but namespace " +
-                                        in.snapshot.k8s_namespace +
-                                        " has no LocalQueue that leads to one of its "
-                                        "ClusterQueues, so jobs here go without it"));
+  if (kueue && in.snapshot.local_queues.empty()) {
+    finding.evidence.push_back(
+        {.text = "Kueue is installed, but namespace " + in.snapshot.k8s_namespace +
+                 " has no LocalQueue that leads to one of its ClusterQueues"});
   }
+  findings.push_back(std::move(finding));
 }
 
 }  // namespace shanty::check
