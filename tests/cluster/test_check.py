@@ -84,8 +84,10 @@ class Checker:
 @pytest.fixture
 def check(fake, cluster, namespace, tmp_path):
     def pods_there():
+        """Also those without a place yet: they would take one as soon as others leave."""
         pods = cluster.api.list("v1", "Pod", "")
-        return [pod for pod in pods if pod["spec"].get("nodeName") in fake.names]
+        return [pod for pod in pods if pod["spec"].get("nodeName") in fake.names
+                or "nvidia.com/gpu.product" in pod["spec"].get("nodeSelector", {})]
 
     cluster.api.wait(lambda: not pods_there(), "the pods of other tests have left the fake nodes")
     return Checker(cluster, namespace, tmp_path)
