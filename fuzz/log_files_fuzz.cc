@@ -4,6 +4,7 @@
 
 #include "logs/byte_source.h"
 #include "logs/tar.h"
+#include "logs/zip.h"
 
 // What is compressed or an archive may be damaged anywhere: no crash, and an end.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -18,5 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     shanty::discard(shanty::read_all(content, kLimit), "any result is fine");
   };
   shanty::discard(shanty::read_tar(*archive, each), "any result is fine");
+  shanty::PeekSource zip(shanty::memory_source(bytes));
+  const auto left_out = [](const std::string&, const std::string&) {};
+  shanty::discard(shanty::read_zip(zip, {.each = each, .left_out = left_out}),
+                  "any result is fine");
   return 0;
 }

@@ -53,6 +53,7 @@ std::unique_ptr<ByteSource> memory_source(std::string bytes) {
 }
 
 std::string_view PeekSource::peek(size_t wanted) {
+  if (taken_ > wanted) head_.erase(0, taken_), taken_ = 0;
   while (head_.size() - taken_ < wanted && failure_.empty()) {
     const size_t had = head_.size();
     head_.resize(taken_ + wanted);

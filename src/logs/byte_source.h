@@ -35,6 +35,16 @@ class PeekSource : public ByteSource {
   std::string failure_;
 };
 
+// Lends out a source that somebody else owns.
+class Borrowed : public ByteSource {
+ public:
+  explicit Borrowed(ByteSource& source) : source_(source) {}
+  Result<size_t> read(char* out, size_t capacity) override { return source_.read(out, capacity); }
+
+ private:
+  ByteSource& source_;
+};
+
 std::unique_ptr<ByteSource> fd_source(Fd fd);
 std::unique_ptr<ByteSource> memory_source(std::string bytes);
 
@@ -42,6 +52,8 @@ std::unique_ptr<ByteSource> memory_source(std::string bytes);
 // what was read of it, beyond the first kFreeExpandBytes. Memory stays flat in any case.
 inline constexpr uint64_t kMaxExpandRatio = 1000;
 inline constexpr uint64_t kFreeExpandBytes = 1ull << 30;
+
+Status check_expansion(uint64_t in, uint64_t out);
 
 enum class Compression { kNone, kGzip, kZstd };
 Compression compression_of(std::string_view head);

@@ -18,13 +18,6 @@ namespace {
 constexpr size_t kInputBytes = 256 * 1024;
 constexpr int kMaxZstdWindowLog = 27;  // 128 MiB of memory, what `zstd -d` takes without asking
 
-Error bomb_error(uint64_t in, uint64_t out) {
-  return Error{fmt::format(
-      "decompressing stopped after {} bytes made of {}: more than {} times is taken for a bomb; "
-      "decompress it yourself if it is none",
-      out, in, kMaxExpandRatio)};
-}
-
 // What gzip and zstd have in common: compressed input in a buffer, and the limit.
 class Decompressor : public ByteSource {
  public:
@@ -42,7 +35,7 @@ class Decompressor : public ByteSource {
       if (source_ended_ && !in_frame_) return size_t{0};
       const size_t made = TRY(decode(out, capacity));
       out_ += made;
-      if (out_ > kFreeExpandBytes && out_ / kMaxExpandRatio > in_) return bomb_error(in_, out_);
+      TRY_STATUS(check_expansion(in_, out_));
       if (made > 0) return made;
       if (source_ended_ && in_frame_) return Error{"the compressed file ends in the middle"};
     }
@@ -128,6 +121,14 @@ class ZstdSource : public Decompressor {
 };
 
 }  // namespace
+
+Status check_expansion(uint64_t in, uint64_t out) {
+  if (out <= kFreeExpandBytes || out / kMaxExpandRatio <= in) return {};
+  return Error{fmt::format(
+      "decompressing stopped after {} bytes made of {}: more than {} times is taken for a bomb; "
+      "decompress it yourself if it is none",
+      out, in, kMaxExpandRatio)};
+}
 
 Compression compression_of(std::string_view head) {
   if (head.starts_with("\x1f\x8b")) return Compression::kGzip;

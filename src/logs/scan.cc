@@ -56,11 +56,24 @@ const Events& events() {
   return *made;
 }
 
+// A line of a block that is looked at later, or not at all.
+struct Aside {
+  size_t begin = 0;
+  size_t end = 0;
+  uint64_t line = 0;
+  size_t hit = 0;  // the end of its needle
+};
+
 // What is kept of one event of one origin.
 struct Bucket {
+  Keep keep = Keep::kFirst;
   size_t kept_first = 0;
   std::deque<Record> last;
 };
+
+constexpr size_t kMaxStarts = 32;  // of one file, whose series are kept apart
+constexpr std::string_view kResumed = "resumed";
+constexpr std::string_view kRestart = "restart";
 
 constexpr uint32_t kFactsOfSpeaker = 4;  // of one kind that are looked at
 constexpr uint32_t kFactsThinned = 32;   // then one of so many
@@ -135,6 +148,7 @@ class LogScanner::Impl {
         },
         this);
     end_line();
+    read_aside();
     line_ += count_newlines(block.bytes.substr(counted_));
     unfinished_ = !block.bytes.ends_with('\n');
   }
@@ -168,13 +182,22 @@ class LogScanner::Impl {
     }
     hit_needles_.clear();
     if (wanted_.empty()) return;
+    if (!aside_.empty() && begins_anew()) {
+      const std::vector<uint32_t> wanted = wanted_;
+      read_aside();
+      wanted_ = wanted;
+    }
     std::sort(wanted_.begin(), wanted_.end());
     read_line(first_hit);
   }
 
   bool wants(uint32_t index, size_t end) {
     const EventRow& row = *events_.rows[index].row;
-    if (row.keep == Keep::kSeries) return ++hits_in_block_[index] <= kMaxSeriesPerBlock;
+    if (row.keep == Keep::kSeries) {
+      if (++hits_in_block_[index] <= kMaxSeriesPerBlock) return true;
+      put_aside(index, end);
+      return false;
+    }
     if (row.keep == Keep::kFirst && row.weight != Weight::kFact) return true;
     const std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
     const size_t speaker = line.substr(0, 200).find(" NCCL ");
@@ -191,6 +214,36 @@ class LogScanner::Impl {
     return samples_.insert(key).second;
   }
 
+  void count_lines() {
+    line_ += count_newlines(block_.bytes.substr(counted_, line_begin_ - counted_));
+    counted_ = line_begin_;
+  }
+
+  // Of more progress than is looked at in a block, the last lines are.
+  void put_aside(uint32_t index, size_t end) {
+    count_lines();
+    std::deque<Aside>& aside = aside_[index];
+    aside.push_back({line_begin_, line_end_, line_, end});
+    if (aside.size() > kKeepSeriesLast) aside.pop_front();
+  }
+
+  void read_aside() {
+    const Aside here{line_begin_, line_end_, line_, 0};
+    for (auto& [index, aside] : aside_) {
+      for (const Aside& line : aside) {
+        line_begin_ = line.begin;
+        line_end_ = line.end;
+        line_ = line.line;
+        wanted_ = {index};
+        take_apart(line.hit - events_.rows[index].row->needle.size());
+      }
+    }
+    aside_.clear();
+    line_begin_ = here.begin;
+    line_end_ = here.end;
+    line_ = here.line;
+  }
+
   // The part of the line around `at` between carriage returns: progress bars redraw themselves.
   std::string_view visible_part(size_t at) const {
     std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
@@ -200,8 +253,11 @@ class LogScanner::Impl {
   }
 
   void read_line(size_t first_hit) {
-    line_ += count_newlines(block_.bytes.substr(counted_, line_begin_ - counted_));
-    counted_ = line_begin_;
+    count_lines();
+    take_apart(first_hit);
+  }
+
+  void take_apart(size_t first_hit) {
     const std::string_view line = visible_part(first_hit);
     const Prefix prefix = read_prefix(line, options_->around_unix_ns, buffer_);
     std::string_view matched_id;
@@ -211,6 +267,7 @@ class LogScanner::Impl {
       captures_.clear();
       if (row.pattern && !row.pattern->find(prefix.message, captures_)) continue;
       matched_id = row.row->id;
+      if (matched_id == kResumed || matched_id == kRestart) begin_anew();
       keep(row, make_record(row, prefix));
     }
   }
@@ -246,6 +303,26 @@ class LogScanner::Impl {
     return record;
   }
 
+  // Whether a row that is wanted may say that the job starts again.
+  bool begins_anew() const {
+    return std::any_of(wanted_.begin(), wanted_.end(), [this](uint32_t index) {
+      const std::string_view id = events_.rows[index].row->id;
+      return id == kResumed || id == kRestart;
+    });
+  }
+
+  // What was done before a new start ends here, and what comes after it begins: both are kept.
+  void begin_anew() {
+    if (++starts_ > kMaxStarts) return;
+    std::fill(hits_in_block_.begin(), hits_in_block_.end(), 0);
+    for (auto& [key, bucket] : buckets_) {
+      if (bucket.keep != Keep::kSeries) continue;
+      waiting_ -= bucket.last.size();
+      for (Record& record : bucket.last) book_.records.push_back(std::move(record));
+      bucket = {.keep = Keep::kSeries, .kept_first = 0, .last = {}};
+    }
+  }
+
   void keep(const Row& row, Record record) {
     uint64_t key = std::hash<std::string_view>()(row.row->id);
     key = mix(key, static_cast<uint64_t>(record.rank));
@@ -259,6 +336,7 @@ class LogScanner::Impl {
       return;
     }
     Bucket& bucket = buckets_[key];
+    bucket.keep = row.row->keep;
     if (bucket.kept_first < limit_first(row.row->keep)) {
       ++bucket.kept_first;
       book_.records.push_back(std::move(record));
@@ -281,6 +359,7 @@ class LogScanner::Impl {
     samples_.clear();
     facts_.clear();
     waiting_ = 0;
+    starts_ = 0;
   }
 
   const Events& events_ = events();
@@ -300,6 +379,7 @@ class LogScanner::Impl {
   size_t line_end_ = 0;
   std::vector<std::pair<uint32_t, size_t>> hit_needles_;
   std::vector<uint32_t> wanted_;
+  std::unordered_map<uint32_t, std::deque<Aside>> aside_;  // by row
   std::string buffer_;
   Captures captures_;
 
@@ -307,6 +387,7 @@ class LogScanner::Impl {
   std::unordered_set<uint64_t> samples_;
   std::unordered_map<uint64_t, uint32_t> facts_;  // told by one speaker
   size_t waiting_ = 0;
+  size_t starts_ = 0;
   uint64_t dropped_ = 0;
 };
 

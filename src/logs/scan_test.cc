@@ -1,3 +1,4 @@
+#include "logs/part.h"
 #include "logs/scan.h"
 
 #include <fstream>
@@ -181,6 +182,42 @@ std::string tar_of(const std::string& name, const std::string& content) {
   return block + padded + std::string(1024, '\0');
 }
 
+std::string little(uint64_t value, int bytes) {
+  std::string out;
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  return out;
+}
+
+struct Zipped {
+  std::string name;
+  std::string content;
+  uint16_t method = 8;
+  bool encrypted = false;
+  bool sizes_follow = false;
+};
+
+// Local headers and data as `zip` and Python write them; of the directory only its mark.
+std::string zip_of(const std::vector<Zipped>& files) {
+  std::string out;
+  for (const Zipped& file : files) {
+    std::string data = file.content;
+    if (file.method == 8) {
+      data = gzip(file.content);
+      data = data.substr(10, data.size() - 18);
+    }
+    if (file.method == 93) data = zstd(file.content);
+    const uint64_t told = file.sizes_follow ? 0 : data.size();
+    out += "PK\x03\x04" + little(20, 2) +
+           little((file.encrypted ? 1u : 0u) | (file.sizes_follow ? 8u : 0u), 2) +
+           little(file.method, 2) + little(0, 8) + little(told, 4) + little(told, 4) +
+           little(file.name.size(), 2) + little(0, 2) + file.name + data;
+    if (file.sizes_follow) {
+      out += "PK\x07\x08" + little(0, 4) + little(data.size(), 4) + little(file.content.size(), 4);
+    }
+  }
+  return out + "PK\x01\x02";
+}
+
 struct Walked {
   std::vector<std::pair<std::string, std::string>> files;
   std::vector<std::string> notes;
@@ -212,6 +249,62 @@ TEST(Walk, OpensCompressedFilesAndArchives) {
   ASSERT_EQ(archive.files.size(), 1u);
   EXPECT_EQ(archive.files[0].first, "l.tar.gz: rank_3.log");
   EXPECT_EQ(archive.files[0].second, "hello\n");
+}
+
+TEST(Walk, OpensZipArchives) {
+  const std::string text(200'000, 'x');
+  const Walked all = walk_file("l.zip", zip_of({{"a/", "", 0},
+                                                {"a/rank_0.log", "hello\n"},
+                                                {"rank_1.log", text, 8, false, true},
+                                                {"rank_2.log", "stored\n", 0},
+                                                {"rank_3.log", "zstd\n", 93},
+                                                {"old.zip", zip_of({{"rank_4.log", "in\n"}}), 0}}));
+  ASSERT_EQ(all.files.size(), 5u);
+  EXPECT_EQ(all.files[0].second, "hello\n");
+  EXPECT_EQ(all.files[1].second, text);
+  EXPECT_EQ(all.files[2].second, "stored\n");
+  EXPECT_EQ(all.files[3].second, "zstd\n");
+  EXPECT_EQ(all.files[4].second, "in\n");
+  EXPECT_TRUE(all.notes.empty());
+}
+
+TEST(Walk, SaysWhatItLeavesOutOfAZipArchive) {
+  const Walked some = walk_file("some.zip", zip_of({{"secret.log", "????????????", 8, true},
+                                                    {"lzma.log", "????", 14},
+                                                    {"b.log", "b\n"}}));
+  ASSERT_EQ(some.files.size(), 1u);
+  EXPECT_EQ(some.files[0].second, "b\n");
+  EXPECT_THAT(some.notes,
+              testing::ElementsAre(HasSubstr("secret.log was left out: it is encrypted"),
+                                   HasSubstr("method 14")));
+  const std::string torn = zip_of({{"a.log", std::string(9000, 'y')}});
+  EXPECT_THAT(walk_file("torn.zip", torn.substr(0, torn.size() / 2)).notes,
+              Contains(HasSubstr("ends in the middle")));
+}
+
+TEST(Walk, TakesCheckpointsForNoArchives) {
+  const Walked all = walk_file("step-3.pt", zip_of({{"step-3/data.pkl", "x", 0}}));
+  ASSERT_EQ(all.files.size(), 1u);
+  EXPECT_EQ(all.files[0].first, "step-3.pt");
+}
+
+TEST(Walk, EndsWithArchivesThatHoldEachOtherOrUnfoldToMuch) {
+  std::string nested = "end\n";
+  for (int i = 0; i < 8; ++i) nested = zip_of({{"z.zip", nested, 0}});
+  EXPECT_THAT(walk_file("deep.zip", nested).notes, Contains(HasSubstr("nested too deep")));
+  // Twice packed zeros: each layer unfolds within its limit, both together do not.
+  const std::string once = zip_of({{"a.log", std::string(64u << 20, '\0')}});
+  const std::string path = testing::TempDir() + "/twice.zip";
+  std::ofstream(path, std::ios::binary) << zip_of(std::vector<Zipped>(20, Zipped{"b.zip", once}));
+  std::string told;
+  WalkOptions options;
+  options.note = [](const std::string&) {};
+  options.file = [&](FoundFile& file) {
+    const Status status = pass_over(file.bytes);
+    if (!status) told = status.error().message;
+  };
+  EXPECT_TRUE(walk(path, options).ok());
+  EXPECT_THAT(told, HasSubstr("bomb"));
 }
 
 TEST(Walk, SaysWhatIsTornOrDamaged) {

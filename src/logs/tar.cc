@@ -6,6 +6,8 @@
 #include <limits>
 #include <optional>
 
+#include "logs/part.h"
+
 namespace shanty {
 namespace {
 
@@ -59,42 +61,6 @@ std::optional<Header> parse_header(std::string_view block) {
                                  : "";
   if (!prefix.empty()) header.name = prefix + "/" + header.name;
   return header;
-}
-
-// The part of the archive that belongs to one file.
-class Part : public ByteSource {
- public:
-  Part(ByteSource& archive, uint64_t size) : archive_(archive), left_(size) {}
-  Result<size_t> read(char* out, size_t capacity) override {
-    const size_t wanted = static_cast<size_t>(std::min<uint64_t>(capacity, left_));
-    if (wanted == 0) return size_t{0};
-    const size_t got = TRY(archive_.read(out, wanted));
-    if (got == 0) return Error{"the archive ends in the middle"};
-    left_ -= got;
-    return got;
-  }
-
- private:
-  ByteSource& archive_;
-  uint64_t left_;
-};
-
-// Fewer than `size` bytes only at the end.
-Result<size_t> read_fully(ByteSource& source, char* out, size_t size) {
-  size_t got = 0;
-  while (got < size) {
-    const size_t more = TRY(source.read(out + got, size - got));
-    if (more == 0) break;
-    got += more;
-  }
-  return got;
-}
-
-Status pass_over(ByteSource& source) {
-  char buffer[16 * 1024];
-  while (TRY(source.read(buffer, sizeof buffer)) > 0) {
-  }
-  return {};
 }
 
 // The value of "path" in the records "LENGTH key=value\n" of a pax header.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "logs/tar.h"
+#include "logs/zip.h"
 #include "os/files.h"
 
 namespace shanty {
@@ -18,14 +19,41 @@ namespace {
 
 constexpr size_t kHeadBytes = 512;
 
-// Lends out a source that somebody else owns.
-class Borrowed : public ByteSource {
+// What was read of the file that the walk is in, and what its archives made of it.
+struct Meter {
+  uint64_t in = 0;
+  uint64_t out = 0;
+};
+
+class MeteredIn : public ByteSource {
  public:
-  explicit Borrowed(ByteSource& source) : source_(source) {}
-  Result<size_t> read(char* out, size_t capacity) override { return source_.read(out, capacity); }
+  MeteredIn(std::unique_ptr<ByteSource> source, Meter& meter)
+      : source_(std::move(source)), meter_(meter) {}
+  Result<size_t> read(char* out, size_t capacity) override {
+    const size_t got = TRY(source_->read(out, capacity));
+    meter_.in += got;
+    return got;
+  }
+
+ private:
+  std::unique_ptr<ByteSource> source_;
+  Meter& meter_;
+};
+
+// A file in an archive. Archives in archives multiply what each of them may unfold to.
+class MeteredOut : public ByteSource {
+ public:
+  MeteredOut(ByteSource& source, Meter& meter) : source_(source), meter_(meter) {}
+  Result<size_t> read(char* out, size_t capacity) override {
+    TRY_STATUS(check_expansion(meter_.in, meter_.out));
+    const size_t got = TRY(source_.read(out, capacity));
+    meter_.out += got;
+    return got;
+  }
 
  private:
   ByteSource& source_;
+  Meter& meter_;
 };
 
 class Walker {
@@ -45,6 +73,14 @@ class Walker {
     }
   }
 
+  // A file that is in no archive.
+  void top(const std::string& name, const std::string& path, int64_t modified_unix_ns,
+           std::unique_ptr<ByteSource> source) {
+    meter_ = {};
+    stream(name, path, modified_unix_ns, std::make_unique<MeteredIn>(std::move(source), meter_), 0);
+  }
+
+ private:
   void stream(const std::string& name, const std::string& path, int64_t modified_unix_ns,
               std::unique_ptr<ByteSource> source, size_t archive_depth) {
     if (++files_ > kMaxWalkFiles) {
@@ -58,7 +94,8 @@ class Walker {
     if (compression != Compression::kNone) {
       peek = std::make_unique<PeekSource>(decompress(compression, std::move(peek)));
     }
-    if (is_tar(peek->peek(kHeadBytes))) {
+    const std::string_view head = peek->peek(kHeadBytes);
+    if (is_tar(head) || is_zip(head)) {
       archive(name, modified_unix_ns, *peek, archive_depth);
       return;
     }
@@ -69,7 +106,6 @@ class Walker {
     options_.file(found);
   }
 
- private:
   void directory(const std::string& path, const struct stat& info, size_t depth) {
     if (depth > kMaxWalkDepth) {
       options_.note(fmt::format("{}: nested too deep, left out", path));
@@ -94,22 +130,29 @@ class Walker {
     }
     const int64_t modified =
         static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
-    stream(path, path, modified, fd_source(std::move(fd)), 0);
+    top(path, path, modified, fd_source(std::move(fd)));
   }
 
-  void archive(const std::string& name, int64_t modified, ByteSource& bytes, size_t depth) {
+  void archive(const std::string& name, int64_t modified, PeekSource& bytes, size_t depth) {
     if (depth >= kMaxArchiveDepth) {
       options_.note(fmt::format("{}: archives nested too deep, left out", name));
       return;
     }
     const auto each = [&](const std::string& inner, ByteSource& content) {
-      stream(name + ": " + inner, "", modified, std::make_unique<Borrowed>(content), depth + 1);
+      stream(name + ": " + inner, "", modified, std::make_unique<MeteredOut>(content, meter_),
+             depth + 1);
     };
-    const Status status = read_tar(bytes, each);
+    const auto left_out = [&](const std::string& inner, const std::string& why) {
+      options_.note(fmt::format("{}: {} was left out: {}", name, inner, why));
+    };
+    const Status status = is_zip(bytes.peek(kHeadBytes))
+                              ? read_zip(bytes, {.each = each, .left_out = left_out})
+                              : read_tar(bytes, each);
     if (!status) options_.note(fmt::format("{}: {}", name, status.error().message));
   }
 
   const WalkOptions& options_;
+  Meter meter_;
   std::set<std::pair<dev_t, ino_t>> seen_;
   size_t files_ = 0;
 };
@@ -121,7 +164,7 @@ Status walk(const std::string& path, const WalkOptions& options) {
   if (path == "-") {
     Fd fd(::dup(STDIN_FILENO));
     if (!fd.valid()) return errno_error("reading standard input");
-    walker.stream("<stdin>", "", 0, fd_source(std::move(fd)), 0);
+    walker.top("<stdin>", "", 0, fd_source(std::move(fd)));
     return {};
   }
   if (::access(path.c_str(), R_OK) != 0) return errno_error("reading " + path);

@@ -19,6 +19,16 @@ import torch.distributed as dist  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
 
+def join_small_cgroup(directory):
+    """This process into the control group that the test made, with 96 MB beyond what it has."""
+    with open(os.path.join(directory, "cgroup")) as file:
+        procs, limit = file.read().split()
+    with open(procs, "w") as file:
+        file.write(str(os.getpid()))
+    with open(limit, "w") as file:
+        file.write(str(96 << 20))
+
+
 class Images(Dataset):
     def __len__(self):
         return 64
@@ -50,6 +60,18 @@ if fault == "memory" and rank == 1:
     torch.zeros(1 << 34)
 if fault == "killed" and rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
+if fault == "cgroup" and rank == 1:
+    join_small_cgroup(directory)
+    held = [torch.ones(1 << 22) for _ in range(64)]
+if fault == "skew-class":
+    import recipe
+
+    plan = [recipe.plan() if rank == 0 else None]
+    dist.broadcast_object_list(plan)
+if fault == "skew-model":
+    import recipe
+
+    torch.nn.parallel.DistributedDataParallel(recipe.model())
 if fault == "shm":
     for batch in DataLoader(Images(), batch_size=8, num_workers=2):
         train_step()

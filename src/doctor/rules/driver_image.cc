@@ -97,6 +97,30 @@ void mixed(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// A name that a package lacks on some ranks only: there it is another release, or not there.
+void packages_differ(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("not_in_module");
+  std::set<int> ranks;
+  for (const Record* record : lines) {
+    if (record->rank >= 0) ranks.insert(record->rank);
+  }
+  if (ranks.empty() || of.world_size() <= static_cast<int>(ranks.size())) return;
+  // A rank that ended with the others could not yet have come to the line that raised.
+  const bool others_spoke = of.ranks().size() > ranks.size();
+  if (!others_spoke) return;
+  const Record& first = *lines.front();
+  Draft draft(of, "VER103", "driver_image", 0.8, Nearness::kStructure);
+  draft.show(lines).blame(lines).file(std::string(first.get("file")));
+  draft.message(
+      fmt::format("{} of {} has no {}, the other ranks' has: another release is installed",
+                  first.get("module"), of.place(first), first.get("what")));
+  draft.rule_out("a fault of the program: on the other ranks the same code went past this line");
+  draft.fix(fmt::format("pip show {} on that node and on another; one image by digest on all",
+                        first.get("module").substr(0, first.get("module").find('.'))));
+  draft.prevent("shanty run compares versions before the start");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void driver_image_rule(const Case& of, Hypotheses& out) {
@@ -104,6 +128,7 @@ void driver_image_rule(const Case& of, Hypotheses& out) {
   no_kernel(of, out);
   libraries(of, out);
   mixed(of, out);
+  packages_differ(of, out);
 }
 
 }  // namespace shanty

@@ -116,6 +116,45 @@ void too_few_came(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// Gloo: each rank asks the store for the address of all others. Some ask for a rank that the rest
+// of them, who failed to connect as well, never ask for: they were told a larger world.
+void worlds_differ(const Case& of, Hypotheses& out) {
+  constexpr std::string_view kAddresses = "/cpu//";  // .../cpu//N/RANK
+  std::set<int> larger;
+  int64_t mate = -1;
+  Records lines;
+  for (const Record* record : of.all("store_wait")) {
+    const std::string_view key = record->get("key");
+    const size_t slash = key.rfind('/');
+    if (record->rank < 0 || key.find(kAddresses) == key.npos || slash == key.npos) continue;
+    const std::string digits(key.substr(slash + 1));
+    if (digits.empty() || digits.find_first_not_of("0123456789") != digits.npos) continue;
+    mate = std::max<int64_t>(mate, std::atoll(digits.c_str()));
+    larger.insert(record->rank);
+    lines.push_back(record);
+  }
+  std::set<int> smaller;
+  for (const Record* record : of.all("gloo_mesh")) {
+    if (record->rank < 0 || larger.contains(record->rank)) continue;
+    smaller.insert(record->rank);
+    lines.push_back(record);
+  }
+  if (larger.empty() || smaller.empty() || *of.ranks().rbegin() >= mate) return;
+  Draft draft(of, "RANK101", "launch_config", 0.8, Nearness::kStructure);
+  draft.show(lines);
+  for (const int rank : larger.size() <= smaller.size() ? larger : smaller) draft.rank(rank);
+  const auto list = [](const std::set<int>& ranks) {
+    return rank_list({ranks.begin(), ranks.end()});
+  };
+  draft.message(
+      fmt::format("the processes disagree about WORLD_SIZE: {} waits for a rank {}, of "
+                  "which {} knows nothing",
+                  list(larger), mate, list(smaller)));
+  draft.rule_out(fmt::format("a rank {} that is late: then all would wait for it", mate));
+  draft.fix("print RANK and WORLD_SIZE in every process; the number must be the same in all");
+  out.push_back(draft.done());
+}
+
 // DDP compared its parameter counts: a real difference comes at once and has plausible numbers.
 void models_differ(const Case& of, Hypotheses& out) {
   const Record* line = of.first("ddp_params");
@@ -143,6 +182,7 @@ void launch_config_rule(const Case& of, Hypotheses& out) {
   wrong_ranks(of, out);
   shapes_of_launch(of, out);
   too_few_came(of, out);
+  worlds_differ(of, out);
   models_differ(of, out);
 }
 

@@ -32,13 +32,28 @@ void disruptions(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+bool is_signal(const Record& record) {
+  return record.event == "segfault" || record.event == "sigsegv" || record.event == "glibc_abort" ||
+         record.event == "terminate";
+}
+
+// torchrun lists who failed and ends with whom it saw fail first.
+bool is_root_of_summary(const Case& of, const Record& record) {
+  const Record* root = of.first("summary_root");
+  return root && root->file == record.file && record.line > root->line;
+}
+
 // The first exception that is the program's own, by the clock.
 const Record* first_own(const Case& of, Records& others) {
   const Record* first = nullptr;
   for (const Record* record : of.all({"exception", "no_module", "import_error", "terminate",
                                       "segfault", "sigsegv", "glibc_abort", "fatal_python"})) {
     if (record->event == "exception" && !is_own_exception(*record)) continue;
-    if (!first) first = record;
+    const bool root_listed_later = first && first->event == "sigsegv" &&
+                                   record->event == "sigsegv" && !is_root_of_summary(of, *first) &&
+                                   is_root_of_summary(of, *record);
+    if (root_listed_later) others.push_back(first);
+    if (!first || root_listed_later) first = record;
     if (record->rank != first->rank) others.push_back(record);
   }
   return first;
@@ -48,16 +63,22 @@ void raised(const Case& of, Hypotheses& out) {
   Records others;
   const Record* first = first_own(of, others);
   if (!first) return;
-  const bool imports = first->event != "exception" || first->get("type") == "ModuleNotFoundError" ||
+  const bool signal = is_signal(*first);
+  const bool imports = first->event == "no_module" || first->event == "import_error" ||
+                       first->get("type") == "ModuleNotFoundError" ||
                        first->get("type") == "ImportError";
   const bool python = first->event == "exception" || imports;
   const double confidence = of.has("traceback") || !python ? 0.72 : 0.5;
   Draft draft(of, "RUN102", "rank_died_early", confidence, Nearness::kStructure);
   draft.show(first).show(of.all({"worker_failed", "summary_rank"})).blame(first);
-  draft.message(fmt::format("{} raised first: {}", of.place(*first), first->text.substr(0, 160)));
+  draft.message(fmt::format("{} {} first: {}", of.place(*first), signal ? "crashed" : "raised",
+                            first->text.substr(0, 160)));
   if (!others.empty()) draft.show(others);
   draft.rule_out("the timeouts and closed connections of the other ranks: they come after it");
-  if (first->event == "no_module" || first->event == "import_error" || imports) {
+  if (signal) {
+    draft.fix("PYTHONFAULTHANDLER=1 shows the Python line, gdb -p or a core file the native one");
+  }
+  if (imports) {
     draft.fix("the same image by digest on every node; pip list of that node beside another");
   }
   draft.fix("mend the exception; if it depends on data, look at that rank's batch");

@@ -1,75 +1,86 @@
-#include <charconv>
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <map>
-#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
+#include "doctor/run/resume.h"
+#include "doctor/run/step_lines.h"
 
 namespace shanty {
 namespace {
 
-constexpr size_t kFewSteps = 3;
-constexpr double kJump = 1.25;       // times the loss before
-constexpr double kLearningRate = 2;  // times more or less than before
+// Below what a run directory's own records say of the same.
+constexpr double kOfLines = 0.95;
 
-struct Point {
-  const Record* line = nullptr;
-  int64_t step = 0;
-  double loss = std::nan("");
-  double lr = std::nan("");
-};
-
-double number_after(std::string_view text, std::string_view key) {
-  for (size_t at = text.find(key); at != text.npos; at = text.find(key, at + 1)) {
-    if (at > 0 && std::isalpha(static_cast<unsigned char>(text[at - 1]))) continue;
-    size_t from = at + key.size();
-    while (from < text.size() && std::string_view(" :='\"").find(text[from]) != text.npos) ++from;
-    const std::string rest(text.substr(from, 32));
-    char* end = nullptr;
-    const double value = std::strtod(rest.c_str(), &end);
-    if (end != rest.c_str()) return value;
-  }
-  return std::nan("");
+bool lies_between(const Record& record, const Record& before, const Record& now) {
+  return record.file == now.file && record.line < now.line &&
+         (record.file != before.file || record.line > before.line);
 }
 
-// Steps with a loss of one rank (the first that prints any), in their order.
-std::vector<Point> course(const Case& of) {
-  std::vector<Point> out;
-  int rank = -2;
+// Why `now` is of another start of the job than `before`, of the same rank; empty: it is not.
+std::string new_start(const Case& of, const Record& before, const Record& now) {
+  const std::string& file = of.book().files[now.file].name;
+  for (const Record* record : of.every("resumed")) {
+    if (lies_between(*record, before, now))
+      return fmt::format("{} from line {}", file, record->line);
+  }
+  if (now.file != before.file) return file;
+  if (now.generation != before.generation) return fmt::format("start {}", now.generation + 1);
+  return "";
+}
+
+void add_point(Stretch& stretch, const StepLine& line, uint64_t at) {
+  const uint64_t last = stretch.points.empty() ? 0 : stretch.points.back().step;
+  // Trainers that tell no step: one line after the other.
+  stretch.counted_from_start &= line.has_step;
+  stretch.points.push_back({.step = line.has_step ? line.step : last + 1,
+                            .loss = line.loss,
+                            .lr = line.lr,
+                            .epoch = line.epoch,
+                            .samples_hash = line.samples_hash,
+                            .line = at});
+  if (stretch.world_size == 0 && line.world_size > 0 && line.world_size < 1e7) {
+    stretch.world_size = static_cast<int>(line.world_size);
+  }
+  if (stretch.batch == 0 && line.batch > 0) stretch.batch = line.batch;
+}
+
+// What one rank (the first that prints steps) did between two starts, as its lines tell it.
+std::vector<Stretch> stretches_of(const Case& of) {
+  std::vector<Stretch> out;
+  const Record* before = nullptr;
   for (const Record* record : of.every("step")) {
-    if (rank == -2) rank = record->rank;
-    if (record->rank != rank) continue;
-    Point point{
-        .line = record, .step = record->number("step"), .loss = std::nan(""), .lr = std::nan("")};
-    point.loss = number_after(record->text, "loss");
-    for (const auto key : {"learning_rate", "learning rate", "lr"}) {
-      if (std::isnan(point.lr)) point.lr = number_after(record->text, key);
+    if (before && record->rank != before->rank) continue;
+    const auto line = parse_step_line(record->text);
+    if (!line || (std::isnan(line->loss) && std::isnan(line->lr))) continue;
+    const std::string start =
+        before ? new_start(of, *before, *record) : of.book().files[record->file].name;
+    if (!start.empty()) {
+      out.push_back(
+          {.title = start, .file = of.book().files[record->file].name, .counted_from_start = true});
     }
-    if (!std::isnan(point.loss)) out.push_back(point);
+    add_point(out.back(), *line, record->line);
+    before = record;
   }
   return out;
 }
 
-// Where a run was taken up again: a line says so, or the file or the generation changes.
-std::optional<size_t> resume_point(const Case& of, const std::vector<Point>& points) {
-  for (size_t i = kFewSteps; i + 1 < points.size(); ++i) {
-    const Record& before = *points[i - 1].line;
-    const Record& now = *points[i].line;
-    bool resumed =
-        now.generation != before.generation || (now.file != before.file && now.rank == before.rank);
-    for (const Record* record : of.every("resumed")) {
-      const bool after = record->file == before.file ? record->line > before.line
-                                                     : record->unix_ns >= before.unix_ns;
-      const bool until =
-          record->file == now.file ? record->line < now.line : record->unix_ns <= now.unix_ns;
-      resumed |= after && until && record->file == now.file;
-    }
-    if (resumed) return i;
+// Logs of two nodes, or of two jobs, do not go on with each other; nor does a script that counts
+// from each start anew tell where it is.
+void drop_what_does_not_go_on(std::vector<Stretch>& stretches) {
+  for (size_t i = 1; i < stretches.size(); ++i) {
+    Stretch& now = stretches[i];
+    const Stretch& before = stretches[i - 1];
+    const bool begins_anew = now.points.front().step <= stretches.front().points.front().step;
+    if (!begins_anew) continue;
+    now.counted_from_start = false;
+    if (now.file != before.file) now.points.clear();
   }
-  return std::nullopt;
+  std::erase_if(stretches, [](const Stretch& stretch) { return stretch.points.empty(); });
 }
 
 void told(const Case& of, Hypotheses& out) {
@@ -86,43 +97,16 @@ void told(const Case& of, Hypotheses& out) {
 }
 
 void jumps(const Case& of, Hypotheses& out) {
-  const std::vector<Point> points = course(of);
-  const auto at = resume_point(of, points);
-  if (!at) return;
-  const size_t i = *at;
-  double before = 0;
-  double noise = 0;
-  for (size_t k = i - kFewSteps; k < i; ++k) before += points[k].loss / kFewSteps;
-  for (size_t k = i - kFewSteps; k < i; ++k) {
-    noise = std::max(noise, std::abs(points[k].loss - before));
+  std::vector<Stretch> stretches = stretches_of(of);
+  drop_what_does_not_go_on(stretches);
+  for (Finding& finding : audit_resumes(stretches)) {
+    finding.confidence *= kOfLines;
+    for (const Record* record : of.every("resumed")) {
+      if (finding.evidence.size() < Draft::kMaxShown)
+        finding.evidence.push_back(of.evidence(*record));
+    }
+    out.push_back({.finding = std::move(finding), .nearness = Nearness::kStructure});
   }
-  const Point& now = points[i];
-  const Point& last = points[i - 1];
-  const bool loss = now.loss > before * kJump && now.loss > before + 4 * noise;
-  const bool lr = !std::isnan(now.lr) && !std::isnan(last.lr) && last.lr > 0 &&
-                  (now.lr > last.lr * kLearningRate || now.lr * kLearningRate < last.lr);
-  const bool back = now.step + 1 < last.step;
-  const bool ahead =
-      now.step > last.step + std::max<int64_t>(1, last.step - points[i - 2].step) * 2;
-  if (!loss && !lr && !ahead) return;
-  const char* code = lr ? "RES102" : loss ? "RES101" : "RES104";
-  Draft draft(of, code, "resume_state", loss && lr ? 0.85 : 0.75, Nearness::kStructure);
-  draft.severity(Severity::kWarning).show(last.line).show(now.line).blame(now.line);
-  draft.show(of.every("resumed"));
-  draft.message(
-      lr     ? fmt::format("the learning rate is {:g} after the resume, it was {:g}: the "
-                               "scheduler was not restored",
-                           now.lr, last.lr)
-      : loss ? fmt::format("the loss jumps from {:.3g} to {:.3g} at the resume: the "
-                           "optimizer's state or the data order was not restored",
-                           before, now.loss)
-             : fmt::format("steps {} to {} were skipped at the resume", last.step, now.step));
-  if (back) draft.rule_out("steps done again: the loss is compared with that of the same phase");
-  draft.rule_out("a damaged checkpoint: that raises, this does not");
-  draft.fix(
-      "does the checkpoint hold the optimizer, scheduler, RNG and sampler? load all of them "
-      "before the first step");
-  out.push_back(draft.done());
 }
 
 }  // namespace

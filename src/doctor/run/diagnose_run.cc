@@ -297,25 +297,4 @@ std::vector<Finding> compare_runs(std::span<const RunDir> runs) {
   return out;
 }
 
-std::vector<Finding> audit_step_logs(std::span<const StepLog> logs) {
-  std::vector<Stretch> stretches;
-  for (const StepLog& log : logs) {
-    Stretch stretch{.title = log.name, .file = log.name, .counted_from_start = true};
-    take_step_lines(log.text, stretch.points);
-    std::string_view rest = log.text;
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find('\n'), rest.size());
-      if (const auto told = parse_step_line(rest.substr(0, end))) {
-        if (stretch.world_size == 0 && told->world_size > 0 && told->world_size < 1e7) {
-          stretch.world_size = static_cast<int>(told->world_size);
-        }
-        if (stretch.batch == 0 && told->batch > 0) stretch.batch = told->batch;
-      }
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    if (!stretch.points.empty()) stretches.push_back(std::move(stretch));
-  }
-  return audit_resumes(stretches);
-}
-
 }  // namespace shanty

@@ -30,13 +30,6 @@ std::vector<Finding> diagnose_run(const RunDir& run);
 // Runs that belong together: one job resumed in another run, or the same job on more ranks.
 std::vector<Finding> compare_runs(std::span<const RunDir> runs);
 
-// Two or more logs of one job, in order: the resume audit from their step lines.
-struct StepLog {
-  std::string name;
-  std::string text;
-};
-std::vector<Finding> audit_step_logs(std::span<const StepLog> logs);
-
 // The pieces.
 HangView view_of(const LiveState& live, const RunFacts& facts, int64_t now_unix_ns);
 double usual_step_s(const RunFacts& facts);

@@ -1,20 +1,25 @@
 #include "doctor/run/resume.h"
 
 #include <cmath>
+#include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "doctor/run/diagnose_run.h"
+#include "doctor/diagnose.h"
 #include "doctor/run/step_lines.h"
 
 namespace shanty {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 // A loss that falls from 10 as training goes on, and a rate that warms up and decays.
 double loss_at(uint64_t step) {
@@ -135,15 +140,44 @@ std::string log_of(uint64_t from, uint64_t to, uint64_t loss_from, uint64_t rate
   return text;
 }
 
+// The codes that a diagnosis of these logs, in this order, gives.
+std::vector<Finding> audit_logs(const std::vector<std::pair<std::string, std::string>>& logs) {
+  std::vector<std::string> paths;
+  for (const auto& [name, text] : logs) {
+    paths.push_back(testing::TempDir() + "/" + name);
+    std::ofstream(paths.back()) << text;
+  }
+  const auto files = gather_case(paths);
+  EXPECT_TRUE(files.ok());
+  return diagnose(*files, {}).findings;
+}
+
 TEST(Resume, TwoLogsAreAudited) {
-  const StepLog before{"a.log", log_of(0, 200, 0, 0)};
-  EXPECT_THAT(audit_step_logs(std::vector<StepLog>{before, {"b.log", log_of(200, 300, 200, 200)}}),
-              IsEmpty());
-  const auto findings =
-      audit_step_logs(std::vector<StepLog>{before, {"b.log", log_of(200, 300, 0, 0)}});
-  ASSERT_THAT(codes(findings), ElementsAre("RES101", "RES102"));
-  EXPECT_EQ(findings[0].evidence[1].file, "b.log");
-  EXPECT_EQ(findings[0].evidence[1].line, 2U);
+  const std::string before = log_of(0, 200, 0, 0);
+  EXPECT_THAT(audit_logs({{"a.log", before}, {"b.log", log_of(200, 300, 200, 200)}}), IsEmpty());
+  const auto findings = audit_logs({{"a.log", before}, {"b.log", log_of(200, 300, 0, 0)}});
+  ASSERT_THAT(codes(findings), UnorderedElementsAre("RES101", "RES102"));
+  for (const Finding& finding : findings) {
+    EXPECT_THAT(finding.evidence[1].file, EndsWith("b.log"));
+    EXPECT_EQ(finding.evidence[1].line, 2U);
+  }
+}
+
+TEST(Resume, ALineInOneLogMarksAStart) {
+  const std::string before = log_of(0, 200, 0, 0);
+  const std::string long_one = log_of(0, 3000, 0, 0);
+  EXPECT_THAT(codes(audit_logs({{"long.log", long_one + "resuming from step 3000\n" +
+                                                 log_of(3000, 6000, 3000, 0)}})),
+              ElementsAre("RES102"));
+  const std::string line = "resuming from checkpoint step-200\n";
+  EXPECT_THAT(audit_logs({{"a.log", before + line + log_of(200, 300, 200, 200)}}), IsEmpty());
+  EXPECT_THAT(codes(audit_logs({{"a.log", before + line + log_of(200, 300, 200, 0)}})),
+              ElementsAre("RES102"));
+}
+
+TEST(Resume, LogsOfTwoNodesDoNotGoOnWithEachOther) {
+  const std::string one = log_of(0, 200, 0, 0);
+  EXPECT_THAT(audit_logs({{"a.log", one}, {"b.log", one}}), IsEmpty());
 }
 
 struct LineCase {

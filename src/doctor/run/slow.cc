@@ -19,6 +19,7 @@ namespace {
 constexpr double kLoaderShare = 0.15;
 constexpr double kCheckpointShare = 0.10;
 constexpr double kCollectiveShare = 0.25;
+constexpr double kBeyondChance = 3.5;    // spreads
 constexpr double kStragglerCost = 0.05;  // of the steps' time, lost by the others
 constexpr double kStragglerBlame = 0.7;  // of that, by one rank
 constexpr double kSteadyShare = 0.7;     // of the steps in which it is the last
@@ -195,6 +196,7 @@ class SlowWriter {
     if (n < 2) return;
     std::vector<Blame> blames(n);
     double total_s = 0;
+    double squares = 0;
     double time_s = 0;
     for (const auto& row : table_.rows) {
       const size_t last = last_to_come(row);
@@ -202,6 +204,7 @@ class SlowWriter {
       blames[last].cost_s += cost;
       ++blames[last].steps;
       total_s += cost;
+      squares += cost * cost;
       time_s += row[last].step;
     }
     const auto worst = static_cast<size_t>(
@@ -210,6 +213,10 @@ class SlowWriter {
         blames.begin());
     const double share = blames[worst].cost_s / time_s;
     if (share < kStragglerCost || blames[worst].cost_s < kStragglerBlame * total_s) return;
+    // What this rank would cost if each step's last one were drawn by lot, and how that spreads.
+    const double lot = 1 / static_cast<double>(n);
+    const double spread = std::sqrt(squares * lot * (1 - lot));
+    if (blames[worst].cost_s - total_s * lot < kBeyondChance * spread) return;
     out_.push_back(straggler(worst, share, blames[worst]));
   }
 
