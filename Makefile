@@ -28,10 +28,11 @@ bench: setup all
 bench-ckpt: setup all
 	@$(PYTHON) bench/ckpt.py
 
-# How fast the doctor reads logs, beside grep.
+# How fast the doctor reads logs, beside grep and ripgrep; Flight Recorder dumps beside PyTorch's analyser.
 bench-doctor: setup all
+	@SHANTY_SETUP_PYTHON=0 scripts/setup.sh packages-bench.txt || true
 	@$(PYTHON) bench/doctor.py
-	@$(PYTHON) bench/doctor_flight.py
+	@$(PYTHON) bench/doctor_flight.py --large
 
 # Peers that are not in build/venv; see bench/peers.txt.
 bench-peers: setup

@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "logs/finder.h"
 #include "logs/pattern.h"
 #include "logs/prefix.h"
+#include "logs/tally.h"
 #include "text/utf8.h"
 
 namespace shanty {
@@ -75,6 +75,7 @@ constexpr size_t kMaxStarts = 32;  // of one file, whose series are kept apart
 constexpr std::string_view kResumed = "resumed";
 constexpr std::string_view kRestart = "restart";
 
+constexpr size_t kMaxSpeaker = 200;      // bytes of a line before " NCCL "
 constexpr uint32_t kFactsOfSpeaker = 4;  // of one kind that are looked at
 constexpr uint32_t kFactsThinned = 32;   // then one of so many
 
@@ -200,18 +201,17 @@ class LogScanner::Impl {
     }
     if (row.keep == Keep::kFirst && row.weight != Weight::kFact) return true;
     const std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
-    const size_t speaker = line.substr(0, 200).find(" NCCL ");
+    const size_t speaker = line.substr(0, kMaxSpeaker).find(" NCCL ");
     const std::hash<std::string_view> hash;
     if (row.keep == Keep::kFirst) {
       // NCCL tells the same facts of a process for each communicator: a few of them are enough.
-      if (speaker == line.npos || facts_.size() >= kMaxSamples) return true;
-      uint32_t& told = facts_[mix(hash(line.substr(0, speaker)), index)];
-      return ++told <= kFactsOfSpeaker || told % kFactsThinned == 0;
+      // Without a speaker only the very same line counts as the same.
+      const uint32_t told = facts_.add(mix(hash(line.substr(0, speaker)), index));
+      return told < kFactsOfSpeaker || told % kFactsThinned == 0;
     }
     const uint64_t key = mix(hash(line.substr(0, speaker == line.npos ? 0 : speaker)),
                              hash(block_.bytes.substr(end, line_end_ - end)));
-    if (samples_.size() >= kMaxSamples) return false;
-    return samples_.insert(key).second;
+    return samples_.add(key) == 0;
   }
 
   void count_lines() {
@@ -384,8 +384,8 @@ class LogScanner::Impl {
   Captures captures_;
 
   std::unordered_map<uint64_t, Bucket> buckets_;
-  std::unordered_set<uint64_t> samples_;
-  std::unordered_map<uint64_t, uint32_t> facts_;  // told by one speaker
+  Tally samples_;
+  Tally facts_;  // told by one speaker
   size_t waiting_ = 0;
   size_t starts_ = 0;
   uint64_t dropped_ = 0;

@@ -20,7 +20,6 @@ inline constexpr size_t kKeepSeriesFirst = 300;
 inline constexpr size_t kKeepSeriesLast = 100;
 inline constexpr size_t kMaxRecords = 400'000;       // of all files
 inline constexpr size_t kMaxSeriesPerBlock = 1'500;  // lines of progress looked at in one block
-inline constexpr size_t kMaxSamples = 100'000;       // of one file
 inline constexpr size_t kMaxRecordText = 600;
 
 struct ScanOptions {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "logs/clocks.h"
 #include "logs/log_book.h"
 #include "logs/scan.h"
 
@@ -206,6 +207,7 @@ void settle(LogBook& book) {
   fill_failure_blocks(book);
   fill_by_local_rank(book);
   fill_by_file(book);
+  align_clocks(book);
   fill_generations(book);
   std::stable_sort(book.records.begin(), book.records.end(),
                    [](const Record& a, const Record& b) { return a.unix_ns < b.unix_ns; });

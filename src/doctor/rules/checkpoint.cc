@@ -15,7 +15,10 @@ Records disk_full(const Case& of) {
   Records out;
   for (const Record* record : of.all({"no_space", "read_only"})) {
     const bool image = record->text.find("pull image") != std::string::npos;
-    if (!about_shm(*record) && !image) out.push_back(record);
+    // A loader worker that died of a bus error says the same without a path.
+    const bool of_loader = record->get("path").empty() && !of.has("ckpt_unwritable") &&
+                           (of.has("bus_error") || of.has("sigbus"));
+    if (!about_shm(*record) && !image && !of_loader) out.push_back(record);
   }
   // What is said of shm in the same breath is shm's.
   if (of.has("shm_full") && !of.has("ckpt_unwritable")) return {};

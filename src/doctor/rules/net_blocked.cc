@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
@@ -7,12 +8,19 @@
 namespace shanty {
 namespace {
 
+// What NCCL says when its connect() ends at once: a firewall that resets, an address that is not
+// reachable from here.
+bool is_aborted(const Record& record) {
+  return record.get("error").starts_with("Software caused connection abort");
+}
+
 bool is_blocked_errno(const Record& record) {
   const int64_t number = record.number("errno");
   if (number == 110 || number == 113 || number == 1 || number == 101) return true;
   const std::string_view error = record.get("error");
   return error.starts_with("Connection timed out") || error.starts_with("No route to host") ||
-         error.starts_with("Operation not permitted");
+         error.starts_with("Operation not permitted") ||
+         error.starts_with("Network is unreachable") || is_aborted(record);
 }
 
 Records timed_out(const Case& of) {
@@ -96,7 +104,9 @@ void one_sided(const Case& of, Hypotheses& out) {
 
 void by_errno(const Case& of, const Records& lines, Hypotheses& out) {
   if (bad_interface(of) || of.trained()) return;
-  Draft draft(of, "NET102", "net_blocked", 0.85, Nearness::kStructure);
+  const bool aborted = std::all_of(lines.begin(), lines.end(),
+                                   [](const Record* record) { return is_aborted(*record); });
+  Draft draft(of, "NET102", "net_blocked", aborted ? 0.6 : 0.85, Nearness::kStructure);
   draft.show(lines).blame(lines);
   std::set<std::string> peers;
   for (const Record* record : lines) {
@@ -106,8 +116,12 @@ void by_errno(const Case& of, const Records& lines, Hypotheses& out) {
   }
   draft.message(fmt::format(
       "connections of {} {}: the network between them is blocked", of.place(*lines.front()),
-      peers.empty() ? "time out" : "to " + *peers.begin() + " get no answer"));
-  draft.rule_out("nobody listening: that would be refused, not time out");
+      peers.empty() ? "time out"
+                    : "to " + *peers.begin() + (aborted ? " are aborted" : " get no answer")));
+  draft.rule_out("nobody listening: that would be refused");
+  if (aborted) {
+    draft.fix("or the address is of a network the peer is not on: NCCL_SOCKET_IFNAME names one");
+  }
   draft.rule_out("DNS: an address was tried");
   finish(of, draft, out);
 }

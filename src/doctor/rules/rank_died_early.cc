@@ -49,6 +49,9 @@ const Record* first_own(const Case& of, Records& others) {
   for (const Record* record : of.all({"exception", "no_module", "import_error", "terminate",
                                       "segfault", "sigsegv", "glibc_abort", "fatal_python"})) {
     if (record->event == "exception" && !is_own_exception(*record)) continue;
+    const bool of_watchdog =
+        record->event == "terminate" && record->text.find("c10::Dist") != std::string::npos;
+    if (of_watchdog) continue;
     const bool root_listed_later = first && first->event == "sigsegv" &&
                                    record->event == "sigsegv" && !is_root_of_summary(of, *first) &&
                                    is_root_of_summary(of, *record);
@@ -159,7 +162,9 @@ void launcher_saw(const Case& of, Hypotheses& out) {
     const Record* rank = of.first("summary_rank");
     draft.rank(static_cast<int>(rank ? rank->number("a") : first->number("local")));
   }
-  draft.message(fmt::format("local rank {} ended first, with exit code {}", first->get("local"),
+  const std::string_view local = first->get("local");
+  draft.message(fmt::format("{} ended first, with exit code {}",
+                            local.empty() ? "a worker" : fmt::format("local rank {}", local),
                             first->get("code")));
   draft.fix("the output of that process: torchrun --log-dir DIR --redirects 3, or shanty logs");
   out.push_back(draft.done());

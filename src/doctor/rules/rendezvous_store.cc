@@ -39,9 +39,18 @@ void nobody_hosts(const Case& of, Hypotheses& out) {
   for (const Record* record : of.all("launch_endpoint")) {
     endpoints.insert(std::string(record->get("value")));
   }
-  draft.message(fmt::format("nobody hosts the store at {}:{}: every node only tries to connect",
-                            clients.front()->get("host"), clients.front()->get("port")));
+  const Record& client = *clients.front();
+  draft.message(
+      fmt::format("nobody hosts the store{}: every node only tries to connect",
+                  client.get("host").empty()
+                      ? ""
+                      : fmt::format(" at {}:{}", client.get("host"), client.get("port"))));
   draft.rule_out("DNS: the name has an address");
+  if (refusals(of).empty()) {
+    draft.fix(
+        "from a node: nc -vz HOST PORT; no answer at all means a firewall, refused that nobody "
+        "hosts it");
+  }
   if (!refusals(of).empty()) draft.rule_out("firewall: connections are refused, not dropped");
   draft.rule_out("a failure in NCCL: it was not reached");
   if (endpoints.size() > 1) draft.rule_out("one endpoint for all: the nodes name different ones");

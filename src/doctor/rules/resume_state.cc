@@ -53,9 +53,11 @@ void add_point(Stretch& stretch, const StepLine& line, uint64_t at) {
 std::vector<Stretch> stretches_of(const Case& of) {
   std::vector<Stretch> out;
   const Record* before = nullptr;
-  for (const Record* record : of.every("step")) {
-    if (before && record->rank != before->rank) continue;
-    const auto line = parse_step_line(record->text);
+  for (const Record& each : of.book().records) {
+    const Record* record = &each;
+    if (each.event != "step" && each.event != "loss_line") continue;
+    if (before && each.rank != before->rank) continue;
+    const auto line = parse_step_line(each.text);
     if (!line || (std::isnan(line->loss) && std::isnan(line->lr))) continue;
     const std::string start =
         before ? new_start(of, *before, *record) : of.book().files[record->file].name;

@@ -202,6 +202,7 @@ TEST(StepLines, AreReadInManyTongues) {
       {" 12/500 [00:04<02:41,  2.50s/it]", 12, none, none, 2.5},
       {R"({"step": 12, "train_loss": 2.5, "lr": 0.001, "step_time": 0.5})", 12, 2.5, 0.001, 0.5},
       {"Iter [12/500] time: 0.25 s, loss: 2.5", 12, 2.5, none, none},
+      {"Epoch: [2][ 12/500]\tTime 0.4 (0.4)\tLoss 2.5 (2.6)", 1012, 2.5, none, none},
       {"global_step=12 val_loss=9.0 loss=2.5", 12, 2.5, none, none},
   };
   for (const LineCase& one : cases) {

@@ -144,11 +144,28 @@ void take_words(std::string_view line, StepLine& out) {
         if (const auto number = number_at(line, value)) {
           if (is_one_of(word, kStepKeys)) set_step(out, number->value);
           if (word == "epoch" && std::isnan(out.epoch)) out.epoch = number->value;
+          if (word == "loss" && std::isnan(out.loss)) out.loss = number->value;
         }
       }
     }
     at = end;
   }
+}
+
+// "Epoch: [83][ 200/10010]": the step within an epoch of so many.
+void take_epoch(std::string_view line, StepLine& out) {
+  const size_t at = line.find("][");
+  const size_t open = line.rfind('[', at);
+  if (at == std::string_view::npos || open == std::string_view::npos) return;
+  const auto epoch = number_at(line, open + 1);
+  const auto step = number_at(line, at + 2);
+  if (!epoch || epoch->end != at || !step || step->end >= line.size() || line[step->end] != '/') {
+    return;
+  }
+  const auto length = number_at(line, step->end + 1);
+  if (!length || !(length->value > 0)) return;
+  out.epoch = epoch->value;
+  set_step(out, epoch->value * length->value + step->value);
 }
 
 // tqdm: "12/500 [00:04<02:41, 3.02it/s".
@@ -187,6 +204,7 @@ std::optional<StepLine> parse_step_line(std::string_view line) {
       take_list(line, key, line.find_first_not_of(' ', at + 1), out);
     }
   }
+  take_epoch(line, out);
   take_words(line, out);
   take_tqdm(line, out);
   const bool tells = out.has_step || !std::isnan(out.loss) || !std::isnan(out.step_s);
