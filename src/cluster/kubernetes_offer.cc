@@ -62,10 +62,19 @@ KubernetesOffer newest_kubernetes_offer() {
 }
 
 // Gang scheduling of Kubernetes itself, by release: a Workload that holds the groups in 1.35,
-// groups of their own from 1.36 on.
+// groups of their own from 1.36 on. Dynamic resource allocation is general since 1.34.
 void set_kubernetes_version(KubernetesOffer& offer, MinorVersion version) {
   offer.server = version;
-  std::erase_if(offer.kinds, [](const ServedKind& k) { return k.group == "scheduling.k8s.io"; });
+  std::erase_if(offer.kinds, [](const ServedKind& k) {
+    return k.group == "scheduling.k8s.io" || k.group == "resource.k8s.io";
+  });
+  if (version >= MinorVersion{1, 32}) {
+    const char* api = version >= MinorVersion{1, 34}   ? "v1"
+                      : version >= MinorVersion{1, 33} ? "v1beta2"
+                                                       : "v1beta1";
+    offer.kinds.push_back(
+        {"resource.k8s.io", api, "ResourceClaimTemplate", "resourceclaimtemplates"});
+  }
   if (version < MinorVersion{1, 35}) return;
   const char* api = version >= MinorVersion{1, 37}   ? "v1beta1"
                     : version >= MinorVersion{1, 36} ? "v1alpha2"

@@ -98,6 +98,8 @@ struct KubernetesOffer {
   std::vector<TaintOffer> taints;
   std::vector<StorageClassOffer> storage_classes;
   std::vector<SecondNetwork> second_networks;
+  // DeviceClasses of dynamic resource allocation; nothing: not there or not asked.
+  std::optional<std::vector<std::string>> device_classes;
   // Kueue's LocalQueues in the namespace of the job; nothing: Kueue is not there or was not asked.
   std::optional<std::vector<std::string>> local_queues;
 

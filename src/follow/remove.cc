@@ -32,6 +32,7 @@ constexpr Companion kCompanions[] = {
     {"scheduling.x-k8s.io", "PodGroup", ""},
     {"scheduling.k8s.io", "PodGroup", ""},
     {"scheduling.k8s.io", "Workload", ""},
+    {"resource.k8s.io", "ResourceClaimTemplate", ""},
     {"", "Service", ""},
     {"", "Secret", "-token"},
     {"", "ConfigMap", "-config"},

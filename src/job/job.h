@@ -53,6 +53,7 @@ inline constexpr std::string_view kNoGpus = "none";
 struct GpuSpec {
   std::string model;
   std::string resource = "nvidia.com/gpu";  // "none": processes on CPUs
+  std::string device_class;                 // of dynamic resource allocation, instead
   friend bool operator==(const GpuSpec&, const GpuSpec&) = default;
 };
 

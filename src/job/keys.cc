@@ -45,6 +45,9 @@ constexpr Key kKeys[] = {
     {"gpu.resource", kText, AT(gpu.resource), {}, "",
      "Resource of a cluster that one process takes one of: nvidia.com/gpu, nvidia.com/mig-1g.10gb; "
      "none: processes on CPUs."},
+    {"gpu.device_class", kText, AT(gpu.device_class), {}, "none",
+     "DeviceClass of a cluster with dynamic resource allocation, as gpu.nvidia.com: pods get their "
+     "GPUs by a claim for devices of it, instead of by gpu.resource."},
 
     {"network", kSection, NOWHERE, {}, "", "The network between nodes."},
     {"network.rdma", kFlagOrAuto, AT(network.rdma), {}, "",

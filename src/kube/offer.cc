@@ -121,6 +121,14 @@ class Discovery {
     }
   }
 
+  void read_device_classes() {
+    const auto classes = list_in("", "resource.k8s.io", "DeviceClass");
+    if (!classes) return;
+    auto& names = out_.offer.device_classes.emplace();
+    for (const json& each : *classes) names.push_back(name_of(each));
+    std::ranges::sort(names);
+  }
+
   // Kueue takes jobs of a namespace by its LocalQueues; without one it would keep them for ever.
   void read_local_queues(const std::string& k8s_namespace) {
     const auto queues = list_in(k8s_namespace, "kueue.x-k8s.io", "LocalQueue");
@@ -272,6 +280,7 @@ ApiResult<DiscoveredOffer> discover_offer(Client& client, const std::string& k8s
   discovery.read_trainer();
   discovery.read_storage();
   discovery.read_networks();
+  discovery.read_device_classes();
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "render/gang.h"
+#include "render/objects.h"
 #include "render/target.h"
 
 namespace shanty {
@@ -103,6 +104,7 @@ Status check_names(const Job& job) {
       {"run.working_dir", &job.run.working_dir},
       {"gpu.model", &job.gpu.model},
       {"gpu.resource", &job.gpu.resource},
+      {"gpu.device_class", &job.gpu.device_class},
       {"network.interface", &job.network.interface},
       {"checkpoint.mount", &job.checkpoint.mount},
       {"schedule.namespace", &job.schedule.k8s_namespace},
@@ -115,6 +117,22 @@ Status check_names(const Job& job) {
     }
   }
   return {};
+}
+
+Status check_device_class(const Job& job, const KubernetesOffer& offer) {
+  const std::string& wanted = job.gpu.device_class;
+  if (wanted.empty()) return {};
+  if (claim_template_version(offer).empty()) {
+    return Error{
+        "gpu.device_class: the cluster serves no ResourceClaimTemplate of resource.k8s.io; dynamic "
+        "resource allocation is on in Kubernetes 1.34 and later, gpu.resource works in all"};
+  }
+  if (!offer.device_classes) return {};
+  const auto& there = *offer.device_classes;
+  if (std::ranges::find(there, wanted) != there.end()) return {};
+  return Error{fmt::format("gpu.device_class: the cluster has no DeviceClass {}; {}", wanted,
+                           there.empty() ? "it has none, so no driver for it is installed"
+                                         : fmt::format("it has {}", fmt::join(there, ", ")))};
 }
 
 Status check_image(const RenderContext& c, const RenderTarget& target) {
@@ -160,6 +178,7 @@ Result<RenderContext> make_context(const Job& job, const Plan& plan, const Kuber
   TRY_STATUS(check_names(job));
   TRY_STATUS(check_image(c, *target));
   if (!target->kind.empty()) {
+    TRY_STATUS(check_device_class(job, offer));
     TRY_STATUS(choose_rdma(c));
     TRY_STATUS(choose_code(c));
   }

@@ -73,6 +73,20 @@ Yaml checkpoint_claim(const RenderContext& c) {
   return claim;
 }
 
+// The fields of v1beta1 lie one level higher than those of its successors.
+Yaml claim_template(const RenderContext& c) {
+  const std::string version = claim_template_version(c.offer);
+  Yaml object = make_object(c, "resource.k8s.io/" + version, "ResourceClaimTemplate", c.name);
+  object.comment("Dynamic resource allocation: the GPUs of a pod, by the DeviceClass of a driver.");
+  Yaml request;
+  request.set("name", "gpus");
+  Yaml& exactly = version == "v1beta1" ? request : request["exactly"];
+  exactly.set("deviceClassName", c.job.gpu.device_class);
+  exactly.set("allocationMode", "ExactCount").set("count", c.processes);
+  object["spec"]["spec"]["devices"]["requests"].push(request);
+  return object;
+}
+
 // Exit codes of `shanty agent`: 1 the job has failed, 2 and 3 it cannot start; 128 and above
 // something ended this pod.
 Yaml pod_failure_policy() {
@@ -98,6 +112,15 @@ Yaml pod_failure_policy() {
 }
 
 }  // namespace
+
+std::string claim_template_version(const KubernetesOffer& offer) {
+  for (const char* version : {"v1", "v1beta2", "v1beta1"}) {
+    if (offer.find_kind("resource.k8s.io", "ResourceClaimTemplate", version) != nullptr) {
+      return version;
+    }
+  }
+  return "";
+}
 
 std::string code_key(size_t index) { return fmt::format("code-{}", index); }
 
@@ -143,6 +166,7 @@ std::vector<Piece> common_objects(const RenderContext& c) {
   if (!c.job.checkpoint.claim.empty() && c.job.checkpoint.size_bytes) {
     out.push_back(piece("claim", checkpoint_claim(c)));
   }
+  if (claims_devices(c)) out.push_back(piece("devices", claim_template(c)));
   return out;
 }
 

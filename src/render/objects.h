@@ -10,6 +10,9 @@ namespace shanty {
 Yaml make_object(const RenderContext& c, std::string_view api_version, std::string_view kind,
                  std::string_view name);
 
+// In which version ResourceClaimTemplates are served; "" = not at all.
+std::string claim_template_version(const KubernetesOffer& offer);
+
 // The labels by which the job's pods and objects are found.
 void add_labels(const RenderContext& c, Yaml& metadata);
 

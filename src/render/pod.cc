@@ -17,6 +17,7 @@ constexpr uint64_t kMega = 1'000'000;
 constexpr uint64_t kGiga = 1'000'000'000;
 // A pod that only waits for others.
 constexpr uint64_t kIdleMemoryBytes = kGi;
+constexpr const char* kDeviceClaim = "gpus";  // within the pod
 // Interfaces of a node that lead nowhere or only into its own containers.
 constexpr const char* kNotTheNetwork = "^lo,docker,veth,cali,cilium,flannel,cni,virbr";
 
@@ -30,9 +31,10 @@ Yaml trainer_resources(const RenderContext& c) {
       "Equal to the limits: such pods are evicted last, and only they get whole CPUs near their "
       "GPUs from the Topology Manager.");
   for (const char* side : {"requests", "limits"}) {
-    if (wants_gpus(c)) out[side].set(c.job.gpu.resource, c.processes);
+    if (wants_gpus(c) && !claims_devices(c)) out[side].set(c.job.gpu.resource, c.processes);
     if (!c.rdma_resource.empty()) out[side].set(c.rdma_resource, c.rdma_count);
   }
+  if (claims_devices(c)) out["claims"].push(Yaml::mapping().set("name", kDeviceClaim));
   return out;
 }
 
@@ -256,6 +258,11 @@ Yaml pod_template(const RenderContext& c, const PodFrame& frame) {
   }
   if (!frame.placement_elsewhere && !frame.is_idle) add_placement(c, spec);
   spec.set("securityContext", pod_security(c));
+  if (claims_devices(c) && !frame.is_idle) {
+    Yaml claim;
+    claim.set("name", kDeviceClaim).set("resourceClaimTemplateName", c.name);
+    spec["resourceClaims"].push(claim, "Each pod gets a claim of its own by this template.");
+  }
   Yaml volumes;
   add_init_containers(c, spec, volumes);
   spec["containers"].push(trainer_container(c, frame, volumes));

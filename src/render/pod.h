@@ -16,6 +16,11 @@ struct PodVariable {
 };
 
 // What a target says about its pods; all else follows from the job.
+// Its GPUs come by a claim of dynamic resource allocation.
+inline bool claims_devices(const RenderContext& c) {
+  return !c.job.gpu.device_class.empty() && c.job.gpu.resource != kNoGpus;
+}
+
 struct PodFrame {
   std::string container = "trainer";
   // Where the pods find node 0; "" when the target's own variables tell.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "render/objects.h"
+#include "render/pod.h"
 #include "render/target.h"
 
 namespace shanty {
@@ -62,6 +63,12 @@ std::vector<Right> rights(const RenderContext& c, const RenderTarget& target) {
                    {"secrets"},
                    {"create", "patch", "delete"},
                    "The job's token is put there and never read back."});
+  }
+  if (claims_devices(c)) {
+    out.push_back({"resource.k8s.io",
+                   {"resourceclaimtemplates"},
+                   kApply,
+                   "By which each pod claims its GPUs."});
   }
   if (target.name == "pods" || target.name == "job") {
     out.push_back({"", {"services"}, kApply, "The names by which pods find each other."});

@@ -173,6 +173,27 @@ TEST(RenderJob, RunsOfOneJobAreToldApartByTheToken) {
   EXPECT_NE(run_dir(with("one-token-of-a-job")), run_dir(with("another-token-of-it")));
 }
 
+TEST(RenderJob, ClaimsDevicesWhereTheJobAsksForThem) {
+  const Job job =
+      job_of(std::string(kTwoNodes) + "gpus_per_node: 4\ngpu: {device_class: gpu.example.com}\n");
+  KubernetesOffer offer = newest_kubernetes_offer();
+  const std::string text = text_of(render(job, offer));
+  EXPECT_THAT(text, HasSubstr("apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\n"));
+  EXPECT_THAT(text, HasSubstr("exactly:"));
+  EXPECT_THAT(text, HasSubstr("count: 4\n"));
+  EXPECT_THAT(text, HasSubstr("resourceClaimTemplateName: two\n"));
+  EXPECT_THAT(text, Not(HasSubstr("nvidia.com/gpu: ")));
+  set_kubernetes_version(offer, {1, 32});
+  EXPECT_THAT(text_of(render(job, offer)), Not(HasSubstr("exactly:")));
+  EXPECT_THAT(text_of(render_rbac(job, offer, {})), HasSubstr("- resourceclaimtemplates"));
+  set_kubernetes_version(offer, {1, 30});
+  EXPECT_THAT(text_of(render(job, offer)), HasSubstr("serves no ResourceClaimTemplate"));
+  offer = newest_kubernetes_offer();
+  offer.device_classes = {"gpu.other.com"};
+  EXPECT_THAT(text_of(render(job, offer)),
+              HasSubstr("no DeviceClass gpu.example.com; it has gpu.other.com"));
+}
+
 TEST(RenderRbac, NamesTheKindsOfTheTarget) {
   const auto rendered =
       render_rbac(job_of(kTwoNodes), newest_kubernetes_offer(), {.target = "trainjob"});
