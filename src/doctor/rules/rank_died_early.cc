@@ -70,8 +70,7 @@ void raised(const Case& of, Hypotheses& out) {
   const bool imports = first->event == "no_module" || first->event == "import_error" ||
                        first->get("type") == "ModuleNotFoundError" ||
                        first->get("type") == "ImportError";
-  const bool python = first->event == "exception" || imports;
-  const double confidence = of.has("traceback") || !python ? 0.72 : 0.5;
+  const double confidence = of.has("traceback") ? 0.72 : 0.5;
   Draft draft(of, "RUN102", "rank_died_early", confidence, Nearness::kStructure);
   draft.show(first).show(of.all({"worker_failed", "summary_rank"})).blame(first);
   draft.message(fmt::format("{} {} first: {}", of.place(*first), signal ? "crashed" : "raised",

@@ -49,8 +49,9 @@ void add_point(Stretch& stretch, const StepLine& line, uint64_t at) {
   if (stretch.batch == 0 && line.batch > 0) stretch.batch = line.batch;
 }
 
-// What one rank (the first that prints steps) did between two starts, as its lines tell it.
-std::vector<Stretch> stretches_of(const Case& of) {
+// What one rank (the first that prints steps, told in `rank`) did between two starts, as its lines
+// tell it.
+std::vector<Stretch> stretches_of(const Case& of, int& rank) {
   std::vector<Stretch> out;
   const Record* before = nullptr;
   for (const Record& each : of.book().records) {
@@ -67,6 +68,7 @@ std::vector<Stretch> stretches_of(const Case& of) {
     }
     add_point(out.back(), *line, record->line);
     before = record;
+    rank = record->rank;
   }
   return out;
 }
@@ -99,10 +101,12 @@ void told(const Case& of, Hypotheses& out) {
 }
 
 void jumps(const Case& of, Hypotheses& out) {
-  std::vector<Stretch> stretches = stretches_of(of);
+  int rank = -1;
+  std::vector<Stretch> stretches = stretches_of(of, rank);
   drop_what_does_not_go_on(stretches);
   for (Finding& finding : audit_resumes(stretches)) {
     finding.confidence *= kOfLines;
+    if (rank >= 0) finding.subject.ranks = {rank};
     for (const Record* record : of.every("resumed")) {
       if (finding.evidence.size() < Draft::kMaxShown)
         finding.evidence.push_back(of.evidence(*record));

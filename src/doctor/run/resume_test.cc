@@ -192,7 +192,7 @@ TEST(StepLines, AreReadInManyTongues) {
   const double none = StepLine::kUnknown;
   const LineCase cases[] = {
       {"step=12 loss=2.5 lr=0.001 step_time_ms=81.5", 12, 2.5, 0.001, 0.0815},
-      {"[rank0] Step 12/100: loss 2.5", 12, none, none, none},
+      {"[rank0] Step 12/100: loss 2.5", 12, 2.5, none, none},
       {"step: 12, loss: 2.5000, lr: 1.00e-03", 12, 2.5, 1e-3, none},
       {" iteration      12/     500 | consumed samples: 3072 | elapsed time per iteration (ms): "
        "812.3 | "
