@@ -62,12 +62,6 @@ std::string without_slash(std::string_view path) {
 
 }  // namespace
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
-bool starts_with(std::string_view text, std::string_view start) {
-  return text.substr(0, start.size()) == start;
-}
-
 std::string counted(double count, std::string_view noun) {
   const std::string_view ending = count == 1 ? "" : noun.back() == 's' ? "es" : "s";
   return fmt::format("{} {}{}", count, noun, ending);
@@ -171,7 +165,7 @@ Ref mount_of(const Container& container, std::string_view path) {
   size_t best_bytes = 0;
   for (const YamlNode& mount : container.node["volumeMounts"].items()) {
     const std::string at = without_slash(Ref(mount)["mountPath"].text());
-    const bool holds = wanted == at || starts_with(wanted, at == "/" ? at : at + "/");
+    const bool holds = wanted == at || wanted.starts_with(at == "/" ? at : at + "/");
     if (at.empty() || !holds || at.size() < best_bytes) continue;
     best = mount;
     best_bytes = at.size();

@@ -4,14 +4,12 @@
 #include <string>
 #include <string_view>
 
+#include "lint/contains.h"
 #include "lint/rule.h"
 
 namespace shanty::lint {
 
 // What several areas of rules ask.
-
-bool contains(std::string_view text, std::string_view part);
-bool starts_with(std::string_view text, std::string_view start);
 
 // "8 GPUs", "1 pod".
 std::string counted(double count, std::string_view noun);

@@ -7,10 +7,6 @@
 namespace shanty::lint {
 namespace {
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 class EmbeddedLinter {
  public:
   explicit EmbeddedLinter(const ManifestFile& file) : file_(file), places_(file.source->text) {}
@@ -37,8 +33,8 @@ class EmbeddedLinter {
   void lint_config_map(Ref data) {
     for (size_t i = 0; i < data.keys().size(); ++i) {
       const std::string_view name = data.keys()[i].text;
-      if (ends_with(name, ".py")) lint_text(data.items()[i], SourceKind::kPython);
-      if (ends_with(name, ".sh")) lint_text(data.items()[i], SourceKind::kShell);
+      if (name.ends_with(".py")) lint_text(data.items()[i], SourceKind::kPython);
+      if (name.ends_with(".sh")) lint_text(data.items()[i], SourceKind::kShell);
     }
   }
 

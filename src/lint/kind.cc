@@ -15,29 +15,21 @@ std::string lower_base_name(std::string_view path) {
   return name;
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-bool starts_with(std::string_view text, std::string_view start) {
-  return text.substr(0, start.size()) == start;
-}
-
 bool is_dockerfile_name(std::string_view name) {
-  return name == "dockerfile" || name == "containerfile" || starts_with(name, "dockerfile.") ||
-         starts_with(name, "dockerfile-") || ends_with(name, ".dockerfile") ||
-         ends_with(name, "dockerfile") || starts_with(name, "containerfile.");
+  return name == "dockerfile" || name == "containerfile" || name.starts_with("dockerfile.") ||
+         name.starts_with("dockerfile-") || name.ends_with(".dockerfile") ||
+         name.ends_with("dockerfile") || name.starts_with("containerfile.");
 }
 
 bool is_shell_name(std::string_view name) {
   for (std::string_view end : {".sh", ".bash", ".sbatch", ".slurm"}) {
-    if (ends_with(name, end)) return true;
+    if (name.ends_with(end)) return true;
   }
   return false;
 }
 
 bool is_yaml_name(std::string_view name) {
-  return ends_with(name, ".yaml") || ends_with(name, ".yml") || ends_with(name, ".json") ||
+  return name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json") ||
          name == "kustomization";
 }
 
@@ -48,7 +40,7 @@ bool has_key(std::string_view text, std::string_view key) {
     size_t after = at + key.size();
     if (before == '"' && after < text.size() && text[after] == '"') ++after;
     const bool begins = before == '\n' || before == '"' || before == ' ' || before == '\t' ||
-                        before == '{' || (at == 3 && starts_with(text, "\xef\xbb\xbf"));
+                        before == '{' || (at == 3 && text.starts_with("\xef\xbb\xbf"));
     while (after < text.size() && text[after] == ' ') ++after;
     if (begins && after < text.size() && text[after] == ':') return true;
   }
@@ -57,11 +49,11 @@ bool has_key(std::string_view text, std::string_view key) {
 
 bool has_top_key(std::string_view text, std::string_view key) {
   const std::string with_colon = std::string(key) + ":";
-  return starts_with(text, with_colon) || text.find("\n" + with_colon) != text.npos;
+  return text.starts_with(with_colon) || text.find("\n" + with_colon) != text.npos;
 }
 
 std::optional<SourceKind> kind_of_yaml(std::string_view name, std::string_view text) {
-  if (starts_with(name, "kustomization")) return SourceKind::kManifest;
+  if (name.starts_with("kustomization")) return SourceKind::kManifest;
   if (has_key(text, "apiVersion") && has_key(text, "kind")) return SourceKind::kManifest;
   const bool is_job = has_top_key(text, "run") && text.find("script:") != text.npos;
   const bool has_jobs_keys =
@@ -72,9 +64,9 @@ std::optional<SourceKind> kind_of_yaml(std::string_view name, std::string_view t
 
 std::optional<SourceKind> kind_by_first_line(std::string_view text) {
   const std::string_view first = text.substr(0, text.find('\n'));
-  if (!starts_with(first, "#!")) return {};
+  if (!first.starts_with("#!")) return {};
   if (first.find("python") != first.npos) return SourceKind::kPython;
-  if (ends_with(first, "sh") || first.find("sh ") != first.npos || ends_with(first, "sh\r"))
+  if (first.ends_with("sh") || first.find("sh ") != first.npos || first.ends_with("sh\r"))
     return SourceKind::kShell;
   return {};
 }
@@ -83,7 +75,7 @@ std::optional<SourceKind> kind_by_first_line(std::string_view text) {
 std::optional<SourceKind> kind_by_content(std::string_view text) {
   if (const auto kind = kind_by_first_line(text)) return kind;
   if (const auto kind = kind_of_yaml("", text)) return kind;
-  if (starts_with(text, "FROM ") || text.find("\nFROM ") != text.npos)
+  if (text.starts_with("FROM ") || text.find("\nFROM ") != text.npos)
     return SourceKind::kDockerfile;
   if (text.find("import ") != text.npos) return SourceKind::kPython;
   return {};
@@ -94,13 +86,13 @@ std::optional<SourceKind> kind_by_content(std::string_view text) {
 bool may_be_source(std::string_view name) {
   const std::string base = lower_base_name(name);
   return is_yaml_name(base) || is_dockerfile_name(base) || is_shell_name(base) ||
-         ends_with(base, ".py") || base.find('.') == std::string::npos;
+         base.ends_with(".py") || base.find('.') == std::string::npos;
 }
 
 std::optional<SourceKind> kind_of(std::string_view name, std::string_view text) {
   const std::string base = lower_base_name(name);
   if (base == "-" || base == "<stdin>") return kind_by_content(text);
-  if (ends_with(base, ".py")) return SourceKind::kPython;
+  if (base.ends_with(".py")) return SourceKind::kPython;
   if (is_yaml_name(base)) return kind_of_yaml(base, text);
   if (is_dockerfile_name(base)) return SourceKind::kDockerfile;
   if (is_shell_name(base)) return SourceKind::kShell;

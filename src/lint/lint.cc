@@ -55,6 +55,28 @@ void report_problems(const ManifestFile& file, Report& report) {
   }
 }
 
+// A rule for manifests and one for scripts that judge the same words of a command.
+struct SameMatter {
+  std::string_view of_script;
+  std::string_view of_manifest;
+};
+constexpr SameMatter kSameMatters[] = {
+    {"RUN024", "RDZV001"}, {"RUN029", "RANK017"}, {"RUN030", "RDZV003"}, {"RUN032", "RANK002"},
+    {"RUN032", "RANK017"}, {"RUN034", "RANK010"}, {"RUN034", "GPU009"},  {"RUN035", "RST013"},
+};
+constexpr int kCommandLines = 12;  // from the launcher's name to its last option
+
+bool is_said(const Finding& script, std::span<const Finding> findings) {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& said) {
+    if (said.code == script.code && said.line == script.line) return true;
+    const int lines = said.line < script.line ? script.line - said.line : said.line - script.line;
+    return lines <= kCommandLines &&
+           std::any_of(std::begin(kSameMatters), std::end(kSameMatters), [&](const auto& same) {
+             return same.of_script == script.code && same.of_manifest == said.code;
+           });
+  });
+}
+
 std::vector<Finding> lint_manifest(const ManifestSet& set, const ManifestFile& file) {
   Report report(*file.source);
   if (!file.is_template) report_problems(file, report);
@@ -63,7 +85,10 @@ std::vector<Finding> lint_manifest(const ManifestSet& set, const ManifestFile& f
   }
   for (const Workload& work : file.workloads) lint_workload(set, work, report);
   std::vector<Finding> findings = report.take();
-  for (Finding& finding : lint_embedded(file)) findings.push_back(std::move(finding));
+  const size_t of_manifest = findings.size();
+  for (Finding& finding : lint_embedded(file)) {
+    if (!is_said(finding, {findings.data(), of_manifest})) findings.push_back(std::move(finding));
+  }
   return findings;
 }
 

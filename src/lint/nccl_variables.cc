@@ -191,10 +191,6 @@ constexpr std::string_view kSwitches[] = {
     "NCCL_PXN_DISABLE", "NCCL_CROSS_NIC",    "NCCL_RAS_ENABLE",    "NCCL_IGNORE_CPU_AFFINITY",
 };
 
-bool starts_with(std::string_view text, std::string_view start) {
-  return text.substr(0, start.size()) == start;
-}
-
 template <typename List>
 bool is_in(const List& list, std::string_view name) {
   return std::find(std::begin(list), std::end(list), name) != std::end(list);
@@ -302,7 +298,7 @@ std::optional<VariableProblem> check_value(std::string_view name, std::string_vi
 }  // namespace
 
 std::optional<VariableProblem> check_nccl_variable(std::string_view name, std::string_view value) {
-  if (!starts_with(name, "NCCL_")) return {};
+  if (!name.starts_with("NCCL_")) return {};
   if (auto problem = check_torch_name(name)) return problem;
   if (auto problem = check_retired(name)) return problem;
   if (auto problem = check_level(name, value)) return problem;

@@ -140,6 +140,16 @@ TEST(Rules, BearTheCodesThatTheTableSays) {
   }
 }
 
+// One word of a command is one finding, though a rule for manifests and one for scripts read it.
+TEST(Rules, SayOnceWhatAManifestAndItsScriptShow) {
+  const std::string address = "--master-addr=llama-workers-0-0.llama ";
+  const std::string text = replace_first(read("jobset.yaml"), address, "--master-addr=10.1.2.3 ");
+  const std::vector<std::string> codes =
+      codes_of(lint({{Source{"jobset.yaml", text, SourceKind::kManifest}}}));
+  EXPECT_THAT(codes, Contains("RDZV001"));
+  EXPECT_THAT(codes, testing::Not(Contains("RUN024")));
+}
+
 // A mended file must be readable, without what was mended, and as it is after a second time.
 TEST(Rules, FixesSettleAndChangeNothingTwice) {
   size_t fixed_rows = 0;

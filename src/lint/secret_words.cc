@@ -18,17 +18,13 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 bool is_secret_name(const std::string& name) {
   constexpr std::string_view kEnds[] = {
       "TOKEN",         "PASSWORD",   "PASSWD",     "SECRET",      "API_KEY",
       "APIKEY",        "SECRET_KEY", "ACCESS_KEY", "PRIVATE_KEY", "SECRET_ACCESS_KEY",
       "ACCESS_KEY_ID", "CREDENTIALS"};
   return std::any_of(std::begin(kEnds), std::end(kEnds),
-                     [&](std::string_view end) { return ends_with(name, end); });
+                     [&](std::string_view end) { return name.ends_with(end); });
 }
 
 // Words that stand where the secret is to be put.

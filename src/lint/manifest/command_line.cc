@@ -34,10 +34,6 @@ bool is_python(std::string_view word) {
   return name.find_first_not_of("0123456789.", 6) == name.npos;
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 std::string normal_option(std::string_view word) {
   std::string name;
   for (const char c : word.substr(std::min(word.find_first_not_of('-'), word.size()))) {
@@ -133,7 +129,7 @@ class ShellSplitter {
 Launcher launcher_named(std::string_view word) {
   const std::string_view name = base_name(word);
   if (name == "torchrun" || name == "torch.distributed.run" || name == "torch.distributed.launch" ||
-      ends_with(word, "torch/distributed/run.py") || ends_with(word, "torch/distributed/launch.py"))
+      word.ends_with("torch/distributed/run.py") || word.ends_with("torch/distributed/launch.py"))
     return Launcher::kTorchrun;
   if (name == "deepspeed") return Launcher::kDeepspeed;
   if (name == "mpirun" || name == "mpiexec" || name == "horovodrun") return Launcher::kMpirun;
@@ -216,7 +212,7 @@ std::optional<CommandLine::Option> CommandLine::option(
 
 const Word* CommandLine::script() const {
   for (const Word& word : words_) {
-    if (ends_with(word.text, ".py")) return &word;
+    if (word.text.ends_with(".py")) return &word;
   }
   return nullptr;
 }

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "lint/contains.h"
+
 namespace shanty::lint {
 namespace {
 
@@ -30,12 +32,6 @@ constexpr Suffix kSuffixes[] = {
     {"Pi", kKi* kKi* kKi* kKi* kKi},
 };
 
-bool starts_with(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
 }  // namespace
 
 std::optional<double> parse_quantity(std::string_view text) {
@@ -56,10 +52,10 @@ bool is_extended_resource(std::string_view name) {
   const size_t slash = name.find('/');
   if (slash == name.npos) return false;
   const std::string_view domain = name.substr(0, slash);
-  return !contains(domain, "kubernetes.io") && !starts_with(name, "requests.");
+  return !contains(domain, "kubernetes.io") && !name.starts_with("requests.");
 }
 
-bool is_mig_resource(std::string_view name) { return starts_with(name, "nvidia.com/mig-"); }
+bool is_mig_resource(std::string_view name) { return name.starts_with("nvidia.com/mig-"); }
 
 bool is_gpu_resource(std::string_view name) {
   if (!is_extended_resource(name)) return false;
@@ -68,12 +64,12 @@ bool is_gpu_resource(std::string_view name) {
     if (name == known) return true;
   }
   return is_mig_resource(name) || contains(name, "/gpu") ||
-         starts_with(name, "aws.amazon.com/neuron");
+         name.starts_with("aws.amazon.com/neuron");
 }
 
 bool is_rdma_resource(std::string_view name) {
   if (!is_extended_resource(name) || is_gpu_resource(name)) return false;
-  if (starts_with(name, "rdma/")) return true;
+  if (name.starts_with("rdma/")) return true;
   for (std::string_view part :
        {"rdma", "mlnx", "roce", "infiniband", "/hca", "sriov", "/hostdev"}) {
     if (contains(name, part)) return true;

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "lint/contains.h"
 #include "lint/manifest/quantity.h"
 #include "lint/manifest/pod_groups.h"
 
 namespace shanty::lint {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 double quantity_or_zero(Ref value) { return parse_quantity(value.text()).value_or(0); }
 

@@ -44,6 +44,21 @@ bool is_managed(const Script& script) {
                               "opacus"});
 }
 
+// A loop that the script writes itself, around what Accelerate or DeepSpeed wrap.
+bool is_own_loop(const Script& script) {
+  const bool wraps =
+      !script.calls_to("Accelerator").empty() || !script.calls_to("deepspeed.initialize").empty();
+  return wraps && !script.calls_to("backward").empty() &&
+         !any_of_root(script, {"pytorch_lightning", "lightning", "lightning_fabric",
+                               "transformers.Trainer", "transformers.Seq2SeqTrainer", "trl"});
+}
+
+// Trainers whose users need not import torch.
+bool brings_torch(const Script& script) {
+  return any_of_root(script, {"torch", "pytorch_lightning", "lightning", "accelerate", "deepspeed",
+                              "transformers.Trainer", "transformers.Seq2SeqTrainer", "trl"});
+}
+
 }  // namespace
 
 Context::Context(const Script& script_in, const std::string& file)
@@ -112,6 +127,17 @@ std::string_view Context::given_name(const Call& call) const {
   return script.functions()[static_cast<size_t>(function)].name;
 }
 
+bool Context::is_conditional(NodeId node) const {
+  for (NodeId at = tree.parent(node); at != kNoNode; at = tree.parent(at)) {
+    if (tree.is(at, "function_definition")) return false;
+    if (!tree.is(at, "if_statement")) continue;
+    if (tree.text(tree.child(at, "condition")).find("__name__") == std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 NodeId Context::epoch_loop() const {
   for (const Assignment& one : script.assignments()) {
     if (tree.is(one.node, "for_statement") && mentions_any(one.target, {"epoch"})) return one.node;
@@ -159,11 +185,12 @@ bool mentions_any(std::string_view text, std::initializer_list<std::string_view>
 ScriptFacts facts_of(const Context& context) {
   const Script& script = context.script;
   ScriptFacts facts;
-  if (!script.imports("torch")) return facts;
+  if (!brings_torch(script)) return facts;
   if (any_of_root(script, {"unittest", "pytest", "torch.testing"})) return facts;
   facts.ddp = !context.ddp_calls().empty();
   facts.fsdp = !context.fsdp_calls().empty();
   facts.managed = is_managed(script);
+  facts.own_loop = facts.managed && is_own_loop(script);
   facts.xla = script.imports("torch_xla");
   facts.spawns = !script.calls_to("torch.multiprocessing.spawn").empty() ||
                  !script.calls_to("torch.multiprocessing.start_processes").empty();
@@ -182,7 +209,7 @@ ScriptFacts facts_of(const Context& context) {
   for (const Call* init : script.calls_to("init_process_group")) {
     if (context.tree.text(script.argument(*init, "world_size")) == "1") facts.alone = true;
   }
-  facts.distributed |= group || facts.ddp || facts.fsdp;
+  facts.distributed |= group || facts.ddp || facts.fsdp || facts.own_loop;
   facts.trains |= group || facts.ddp || facts.fsdp;
   const std::string_view text = context.tree.source();
   facts.gpu |= text.find("\"cuda") != std::string_view::npos ||

@@ -21,8 +21,12 @@ struct ScriptFacts {
   bool gpu = false;      // moves something to CUDA
   bool spawns = false;   // mp.spawn
   bool resumes = false;  // loads a checkpoint into a model and an epoch, a step or an optimizer
-  // A framework that does samplers, guards, devices and checkpoints by itself.
+  // A framework that picks devices and wraps models by itself.
   bool managed = false;
+  // Accelerate or DeepSpeed around a loop of the script's own: what it loads and saves with torch
+  // is its own affair. A trainer does that too.
+  bool own_loop = false;
+  bool trainer() const { return managed && !own_loop; }
   bool xla = false;
 };
 
@@ -56,6 +60,8 @@ class Context {
   std::vector<const Call*> training_loaders() const;
   // The name that a call's value is given, or empty.
   std::string_view given_name(const Call& call) const;
+  // Under an `if` of its function, other than `if __name__ == ...`.
+  bool is_conditional(NodeId node) const;
   // A loop over epochs, or kNoNode.
   NodeId epoch_loop() const;
   // The innermost loop around a call of backward(), or kNoNode.

@@ -17,7 +17,7 @@ constexpr Rule kRules[] = {
     check_local_rank, check_devices,       check_collectives, check_downloads,
     check_samplers,   check_model,         check_batch,       check_step,
     check_saving,     check_loading,       check_loader,      check_checkpoint_content,
-    check_launch,     check_process_group,
+    check_launch,     check_process_group, check_environment,
 };
 
 Finding unreadable(const Source& source, Place place, std::string why) {
@@ -34,7 +34,9 @@ bool may_train(std::string_view text) {
   const auto has = [text](std::string_view word) {
     return text.find(word) != std::string_view::npos;
   };
-  return has("torch") &&
+  const bool has_framework = has("torch") || has("lightning") || has("accelerate") ||
+                             has("deepspeed") || has("transformers");
+  return has_framework &&
          (has("backward") || has("init_process_group") || has("DataParallel") || has("DDP") ||
           has("FSDP") || has("fully_shard") || has("rainer") || has(".fit("));
 }

@@ -30,6 +30,15 @@ constexpr size_t kMaxUses = 256;       // looked at for one name
 
 }  // namespace
 
+std::string_view environment_key(std::string_view target) {
+  if (target.find("environ[") == std::string_view::npos) return {};
+  const size_t begin = target.find_first_of("\"'");
+  if (begin == std::string_view::npos) return {};
+  const size_t end = target.find_first_of("\"'", begin + 1);
+  return end == std::string_view::npos ? std::string_view{}
+                                       : target.substr(begin + 1, end - begin - 1);
+}
+
 Script::Script(SyntaxTree tree) : tree_(std::move(tree)) { gather(); }
 
 void Script::gather() {

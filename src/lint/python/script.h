@@ -41,6 +41,9 @@ struct Assignment {
   FunctionId function = kModule;
 };
 
+// The variable that an assignment to `target` sets: os.environ["MASTER_ADDR"]; else empty.
+std::string_view environment_key(std::string_view target);
+
 // What a Python script says, by name: gathered once, asked by all rules.
 class Script {
  public:

@@ -20,7 +20,7 @@ bool is_gang_scheduler(std::string_view name) {
 bool has_key_starting(Ref map, std::string_view start) {
   const auto keys = map.keys();
   return std::any_of(keys.begin(), keys.end(),
-                     [&](const YamlKey& key) { return starts_with(key.text, start); });
+                     [&](const YamlKey& key) { return key.text.starts_with(start); });
 }
 
 bool is_gang_mark(Ref map) {
@@ -225,7 +225,7 @@ void topology_in_wrong_place(const Case& at, Report& report) {
   const Ref annotations = at.work.metadata()["annotations"];
   for (const YamlKey& key : annotations.keys()) {
     const bool is_placed =
-        starts_with(key.text, "kueue.x-k8s.io/podset-") && contains(key.text, "topology");
+        key.text.starts_with("kueue.x-k8s.io/podset-") && contains(key.text, "topology");
     if (!is_placed) continue;
     report.add(
         "GANG004", key.place,

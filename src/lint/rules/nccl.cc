@@ -57,7 +57,7 @@ void variables_of_map(const ManifestSet&, const Object& object, Report& report) 
   Environment env;
   for (size_t i = 0; i < data.keys().size(); ++i) {
     const YamlNode& value = data.items()[i];
-    if (!starts_with(data.keys()[i].text, "NCCL_")) continue;
+    if (!data.keys()[i].text.starts_with("NCCL_")) continue;
     env.push_back({.name = data.keys()[i].text,
                    .value = value.text,
                    .place = data.keys()[i].place,
@@ -90,7 +90,7 @@ void disabled_in_job(const JobSource& job, Report& report) {
 }
 
 bool may_differ(std::string_view name) {
-  return !starts_with(name, "NCCL_") || starts_with(name, "NCCL_DEBUG") ||
+  return !name.starts_with("NCCL_") || name.starts_with("NCCL_DEBUG") ||
          contains(name, "_DUMP_FILE") || name == "NCCL_HOSTID" || name == "NCCL_COMM_ID";
 }
 

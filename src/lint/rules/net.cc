@@ -30,7 +30,7 @@ void host_network_dns(const Case& at, Report& report) {
 // Interfaces of a pod that has a network of its own and no second one.
 bool may_exist_in_pod(std::string_view name) {
   for (std::string_view known : {"eth", "lo", "net", "tun", "cilium", "ovn"}) {
-    if (starts_with(name, known)) return true;
+    if (name.starts_with(known)) return true;
   }
   return name == "e" || name == "en";
 }
@@ -105,7 +105,7 @@ void rdma_without_lock(const Case& at, Report& report) {
 
 bool has_infiniband_devices(const Case& at) {
   for (const YamlNode& volume : at.pods->spec["volumes"].items()) {
-    if (starts_with(Ref(volume)["hostPath"]["path"].text(), "/dev")) return true;
+    if (Ref(volume)["hostPath"]["path"].text().starts_with("/dev")) return true;
   }
   return false;
 }

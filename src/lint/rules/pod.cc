@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lint/case_questions.h"
+#include "lint/debug_switches.h"
 #include "lint/yaml_edits.h"
 #include "text/utf8.h"
 
@@ -255,26 +256,20 @@ void old_labels(const Case& at, Report& report) {
   }
 }
 
-void slow_debugging(const Case& at, Report& report) {
-  struct Switch {
-    std::string_view name;
-    std::string_view value;
-    std::string_view effect;
-  };
-  constexpr Switch kSwitches[] = {
-      {"CUDA_LAUNCH_BLOCKING", "1", "every kernel is waited for: nothing overlaps"},
-      {"TORCH_DISTRIBUTED_DEBUG", "DETAIL",
-       "every collective is preceded by another one that compares it"},
-      {"NCCL_DEBUG", "TRACE", "every call is a line in the log"},
-      {"TORCH_NCCL_BLOCKING_WAIT", "1", "the CPU waits for each collective"},
-  };
-  for (const Switch& known : kSwitches) {
-    const EnvVar* variable = find_variable(at.container->env, known.name);
-    const bool is_set = variable != nullptr && variable->value && *variable->value == known.value;
-    if (!is_set) continue;
-    report.add("PERF001", variable->value_place,
-               fmt::format("{}={} is for debugging: {}", known.name, known.value, known.effect));
+void check_debugging(const Environment& env, Report& report) {
+  for (const EnvVar& variable : env) {
+    if (!variable.value) continue;
+    const std::string_view effect = debugging_effect(variable.name, *variable.value);
+    if (effect.empty()) continue;
+    report.add("PERF001", variable.value_place,
+               fmt::format("{}={} is for debugging: {}", variable.name, *variable.value, effect));
   }
+}
+
+void slow_debugging(const Case& at, Report& report) { check_debugging(at.container->env, report); }
+
+void slow_debugging_in_image(const Dockerfile& file, Report& report) {
+  check_debugging(file.env, report);
 }
 
 constexpr Rule kRules[] = {
@@ -288,6 +283,7 @@ constexpr Rule kRules[] = {
     {"SCHED001", PodRule{pinned}},
     {"SCHED002", PodRule{old_labels}},
     {"PERF001", ContainerRule{slow_debugging}},
+    {"PERF001", DockerfileRule{slow_debugging_in_image}},
 };
 
 }  // namespace

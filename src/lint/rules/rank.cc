@@ -159,7 +159,7 @@ void master_with_elastic(const Case& at, Report& report) {
                "with a ValueError");
   }
   const std::string_view backend = elastic["rdzvBackend"].text();
-  if (starts_with(backend, "etcd")) {
+  if (backend.starts_with("etcd")) {
     report.add("RANK006", elastic["rdzvBackend"],
                fmt::format("the backend {} needs the v2 API of etcd, which etcd 3.6 no longer has",
                            backend));
@@ -305,7 +305,7 @@ bool has_task(const Workload& work, std::string_view name) {
 std::string plugin_argument(Ref arguments, std::string_view name, std::string fallback) {
   const std::string start = fmt::format("--{}=", name);
   for (const YamlNode& argument : arguments.items()) {
-    if (starts_with(argument.text, start)) return argument.text.substr(start.size());
+    if (argument.text.starts_with(start)) return argument.text.substr(start.size());
   }
   return fallback;
 }

@@ -20,7 +20,7 @@ bool is_ip_address(std::string_view host) {
 }
 
 bool is_loopback(std::string_view host) {
-  return host == "localhost" || starts_with(host, "127.") || host == "::1" || host == "0.0.0.0";
+  return host == "localhost" || host.starts_with("127.") || host == "::1" || host == "0.0.0.0";
 }
 
 // The labels of a DNS name: "master-0", "svc", ...
@@ -158,13 +158,29 @@ void name_without_subdomain(const Case& at, Report& report) {
   const auto labels = labels_of(master->host);
   if (labels.size() < 2) return;
   const bool is_own_host = at.work.kind != WorkloadKind::kPod &&
-                           starts_with(labels[0], at.work.object->name) &&
+                           labels[0].starts_with(at.work.object->name) &&
                            !at.work.object->name.empty();
   if (!is_own_host) return;
   report.add("RDZV005", master->place,
              fmt::format("the name {} exists only if the pods have subdomain: {} and a headless "
                          "Service of that name",
                          printable(master->host), labels[1]));
+}
+
+// The pods of a JobSet are below its subdomain, which is its own name where none is given.
+void name_of_jobset(const Case& at, Report& report) {
+  if (at.container != at.pods->main() || at.work.kind != WorkloadKind::kJobSet) return;
+  const auto master = master_address(at, report);
+  const std::string_view name = at.work.object->name;
+  if (!master || name.empty() || contains(master->host, "$")) return;
+  const auto labels = labels_of(master->host);
+  if (labels.size() < 2 || !labels[0].starts_with(std::string(name) + "-")) return;
+  const std::string_view given = at.work.spec()["network"]["subdomain"].text();
+  const std::string_view subdomain = given.empty() ? name : given;
+  if (labels[1] == subdomain) return;
+  report.add("RDZV005", master->place,
+             fmt::format("{} does not exist: the pods of this JobSet are called {}.{}",
+                         printable(master->host), labels[0], subdomain));
 }
 
 void ports_of_the_node(const Case& at, Report& report) {
@@ -260,6 +276,7 @@ constexpr Rule kRules[] = {
     {"RDZV003", ContainerRule{own_address}},
     {"RDZV005", ContainerRule{volcano_names, Needs::kWholeObject}},
     {"RDZV005", ContainerRule{name_without_subdomain, Needs::kWholeObject}},
+    {"RDZV005", ContainerRule{name_of_jobset, Needs::kWholeObject}},
     {"RDZV006", ContainerRule{ports_of_the_node}},
     {"RDZV007", ContainerRule{port_value}},
     {"RDZV008", ObjectRule{selects_nothing}},

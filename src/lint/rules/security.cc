@@ -30,8 +30,8 @@ bool is_sensitive(std::string_view path) {
                                  "/var/lib/kubelet", "/var/run", "/run", "/dev"}) {
     if (path == known) return true;
   }
-  return starts_with(path, "/etc/kubernetes") || contains(path, "docker.sock") ||
-         contains(path, "containerd.sock") || starts_with(path, "/var/lib/kubelet/pods");
+  return path.starts_with("/etc/kubernetes") || contains(path, "docker.sock") ||
+         contains(path, "containerd.sock") || path.starts_with("/var/lib/kubelet/pods");
 }
 
 void host_path(const Case& at, Report& report) {

@@ -75,10 +75,10 @@ void host_path(const Case& at, Report& report) {
   for (const YamlNode& node : at.pods->spec["volumes"].items()) {
     const Ref volume(node);
     const std::string_view path = volume["hostPath"]["path"].text();
-    const bool is_of_the_node = path == "/dev/shm" || starts_with(path, "/dev") ||
-                                starts_with(path, "/sys") || starts_with(path, "/lib") ||
-                                starts_with(path, "/usr") || starts_with(path, "/etc") ||
-                                starts_with(path, "/var/run") || starts_with(path, "/run") ||
+    const bool is_of_the_node = path == "/dev/shm" || path.starts_with("/dev") ||
+                                path.starts_with("/sys") || path.starts_with("/lib") ||
+                                path.starts_with("/usr") || path.starts_with("/etc") ||
+                                path.starts_with("/var/run") || path.starts_with("/run") ||
                                 contains(path, "nvidia") || contains(path, "docker.sock");
     if (path.empty() || path == "/" || is_of_the_node) continue;
     report.add("STO002", volume["hostPath"]["path"],
@@ -106,13 +106,13 @@ struct Target {
 std::optional<Target> checkpoint_target(const Case& at, Report& report) {
   for (const std::string_view name : kCheckpointOptions) {
     const auto option = at.container->command.option(name);
-    if (!option || !starts_with(option->value, "/")) continue;
+    if (!option || !option->value.starts_with("/")) continue;
     const Place place = place_within(report.places(), *option->word->node, option->word->offset);
     return Target{option->value, place, fmt::format("--{}", name)};
   }
   for (const std::string_view name : kCheckpointVariables) {
     const EnvVar* variable = find_variable(at.container->env, name);
-    if (variable == nullptr || !variable->value || !starts_with(*variable->value, "/")) continue;
+    if (variable == nullptr || !variable->value || !variable->value->starts_with("/")) continue;
     return Target{*variable->value, variable->value_place, std::string(name)};
   }
   return {};

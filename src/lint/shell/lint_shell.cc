@@ -37,6 +37,7 @@ std::vector<Finding> lint_shell(const Source& source) {
   check_variables(script);
   if (!script.launches().empty()) {
     check_torchrun(script);
+    check_slurm(script);
     check_exits(script);
     check_setup(script);
   }

@@ -58,6 +58,52 @@ constexpr Twins kTwins[] = {
     {"RUN033", "RestartsOfOneNode",
      "torchrun --nnodes=2 --node_rank=$R --master_addr=$M --max_restarts=3 train.py\n",
      "torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$M --max_restarts=3 train.py\n"},
+    {"RUN030", "FallsBackToLocalhost",
+     "HEAD=$(scontrol show hostnames | head -1 || echo localhost)\n"
+     "torchrun --nnodes=$N --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py\n",
+     "HEAD=$(scontrol show hostnames | head -1)\n"
+     "torchrun --nnodes=$N --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py\n"},
+    {"RUN030", "MeetAtLocalhostWithAccelerate",
+     "accelerate launch --num_machines 2 --machine_rank $R --main_process_ip 127.0.0.1 train.py\n",
+     "accelerate launch --num_machines 1 --main_process_ip 127.0.0.1 train.py\n"},
+    {"RUN030", "MeetAtLocalhostByAnArray",
+     "ARGS=(--nnodes=2)\nARGS+=(--rdzv_endpoint=localhost:29500 --rdzv_backend=c10d)\n"
+     "torchrun \"${ARGS[@]}\" train.py\n",
+     "ARGS=(--nnodes=2)\nARGS+=(--rdzv_endpoint=$HEAD:29500 --rdzv_backend=c10d)\n"
+     "torchrun \"${ARGS[@]}\" train.py\n"},
+    {"RUN030", "MeetAtLocalhostByAString",
+     "ARGS=\" --nnodes=2 --rdzv_endpoint=localhost:29500 --rdzv_backend=c10d \"\n"
+     "torchrun $ARGS train.py\n",
+     "ARGS=\" --nnodes=1 --rdzv_endpoint=localhost:29500 --rdzv_backend=c10d \"\n"
+     "torchrun $ARGS train.py\n"},
+    {"RUN031", "RandomRendezvousId",
+     "torchrun --nnodes=2 --rdzv_id=$RANDOM --rdzv_endpoint=$M --rdzv_backend=c10d train.py\n",
+     "torchrun --nnodes=2 --rdzv_id=$JOB --rdzv_endpoint=$M --rdzv_backend=c10d train.py\n"},
+    {"RUN032", "NoMachineRank",
+     "accelerate launch --num_machines 2 --main_process_ip $M train.py\n",
+     "accelerate launch --config_file a.yaml --num_machines 2 --main_process_ip $M train.py\n"},
+    {"RUN041", "RankBeforeTheTask",
+     "#SBATCH -N 2\nsrun torchrun --nnodes=2 --node_rank=$SLURM_NODEID --master_addr=$M a.py\n",
+     "#SBATCH -N 2\n"
+     "srun bash -c 'torchrun --nnodes=2 --node_rank=$SLURM_NODEID --master_addr=$M a.py'\n"},
+    {"RUN041", "RankExportedBeforeTheTask",
+     "#SBATCH --nodes=2\nexport RANK=$SLURM_PROCID\nsrun python train.py\n",
+     "#SBATCH --nodes=2\nexport WORLD_SIZE=$SLURM_NTASKS\nsrun python train.py\n"},
+    {"RUN042", "OneNodeOfFive",
+     "#SBATCH --nodes=5\ntorchrun --nnodes=5 --rdzv_backend=c10d --rdzv_endpoint=$M train.py\n",
+     "#SBATCH --nodes=5\n"
+     "srun torchrun --nnodes=5 --rdzv_backend=c10d --rdzv_endpoint=$M train.py\n"},
+    {"RUN043", "LauncherPerTask",
+     "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+     "srun torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d train.py\n",
+     "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+     "srun --ntasks-per-node=1 torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d "
+     "train.py\n"},
+    {"NET004", "LoopbackBetweenNodes",
+     "mpirun -np 16 -H a:8,b:8 -x NCCL_SOCKET_IFNAME=lo python train.py\n",
+     "mpirun -np 16 -H a:8,b:8 -x NCCL_SOCKET_IFNAME=eth0 python train.py\n"},
+    {"PERF001", "Tracing", "export NCCL_DEBUG=TRACE\ntorchrun train.py\n",
+     "export NCCL_DEBUG=INFO\ntorchrun train.py\n"},
     {"RUN034", "MoreProcessesThanGpus",
      "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=4 train.py\n",
      "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py\n"},

@@ -9,6 +9,8 @@ namespace {
 
 constexpr size_t kMaxCommands = 20'000;
 constexpr size_t kMaxLaunches = 64;
+constexpr size_t kMaxAssignments = 64;  // of one variable
+constexpr size_t kMaxSpliced = 1000;    // words of one command that come out of variables
 
 std::string unquoted(std::string_view text) {
   std::string out;
@@ -53,6 +55,15 @@ bool names_training(std::string_view word) {
          !has("eval") && !has("test");
 }
 
+// It speaks of a launcher, and starts none: an installation, a message, a search for processes.
+bool only_names(const std::vector<std::string>& words) {
+  for (const std::string_view command :
+       {"echo", "printf", "pip", "pip3", "which", "command", "pkill", "killall", "pgrep", "grep"}) {
+    if (words[0] == command) return true;
+  }
+  return std::count(words.begin(), words.end(), "install") != 0;
+}
+
 bool is_python(std::string_view word) {
   const std::string_view name = word.substr(word.rfind('/') + 1);
   return name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == name.npos;
@@ -73,6 +84,8 @@ ShellScript::ShellScript(SyntaxTree tree, const Source& source)
     if (tree_.is(node, "command")) add_command(node);
     if (tree_.is(node, "variable_assignment")) add_variable(node);
   }
+  for (size_t i = 0; i < variables_.size(); ++i) by_name_.emplace(variables_[i].name, i);
+  splice_variables();
   find_launches();
 }
 
@@ -98,13 +111,88 @@ void ShellScript::add_command(NodeId node) {
   }
   const NodeId next = tree_.next_sibling(command.statement);
   command.background = next != kNoNode && tree_.text(next) == "&";
+  add_handed_variables(command);
   commands_.push_back(std::move(command));
+}
+
+// `mpirun -x NAME=value`, `docker run -e NAME=value`.
+void ShellScript::add_handed_variables(const ShellCommand& command) {
+  for (size_t i = 1; i < command.words.size(); ++i) {
+    const std::string& flag = command.words[i - 1];
+    if (flag != "-x" && flag != "-e" && flag != "--env") continue;
+    const NodeId node = command.word_nodes[i];
+    const std::string_view text = tree_.text(node);
+    const size_t equals = text.find('=');
+    if (equals == text.npos || text.find_first_of("\"'") < equals) continue;
+    ShellVariable variable{.name = text.substr(0, equals), .node = node, .for_ranks = true};
+    variable.value = unquoted(text.substr(equals + 1));
+    variable.literal = variable.value.find_first_of("$`") == std::string::npos;
+    variables_.push_back(std::move(variable));
+  }
+}
+
+// The assignments whose words stand for `word`: "${ARGS[@]}", or $ARGS where it holds options.
+// None where branches give the variable different ones.
+std::vector<const ShellVariable*> ShellScript::holding_words(std::string_view word) const {
+  if (!word.starts_with('$')) return {};
+  word.remove_prefix(word.starts_with("${") ? 2 : 1);
+  if (word.ends_with('}')) word.remove_suffix(1);
+  const bool is_array = word.ends_with("[@]") || word.ends_with("[*]");
+  if (is_array) word.remove_suffix(3);
+  std::vector<const ShellVariable*> out;
+  size_t set = 0;
+  const auto [begin, end] = by_name_.equal_range(word);
+  for (auto at = begin; at != end && out.size() < kMaxAssignments; ++at) {
+    const ShellVariable& variable = variables_[at->second];
+    if (variable.for_ranks || variable.value_node == kNoNode) continue;
+    const bool holds = tree_.is(variable.value_node, "array") ||
+                       variable.value.find_first_of(" \n") != std::string::npos;
+    if (!is_array && !holds) return {};
+    if (!variable.appends && variable.value != "()") ++set;
+    out.push_back(&variable);
+  }
+  return set > 1 ? std::vector<const ShellVariable*>{} : out;
+}
+
+void ShellScript::splice_variables() {
+  for (ShellCommand& command : commands_) {
+    std::vector<std::string> words;
+    std::vector<NodeId> nodes;
+    for (size_t i = 0; i < command.words.size() && words.size() < kMaxSpliced; ++i) {
+      const std::vector<const ShellVariable*> holders = holding_words(command.words[i]);
+      if (holders.empty() || words.empty()) {
+        words.push_back(command.words[i]);
+        nodes.push_back(command.word_nodes[i]);
+        continue;
+      }
+      for (const ShellVariable* holder : holders) {
+        if (tree_.is(holder->value_node, "array")) {
+          for (const NodeId item : tree_.children(holder->value_node)) {
+            if (!is_word(tree_, item)) continue;
+            words.push_back(unquoted(tree_.text(item)));
+            nodes.push_back(item);
+          }
+          continue;
+        }
+        std::string_view rest = holder->value;
+        while (!rest.empty()) {
+          const size_t end = rest.find_first_of(" \t\n\\");
+          if (end != 0) words.emplace_back(rest.substr(0, end));
+          if (end != 0) nodes.push_back(holder->value_node);
+          rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
+        }
+      }
+    }
+    command.words = std::move(words);
+    command.word_nodes = std::move(nodes);
+  }
 }
 
 void ShellScript::add_variable(NodeId node) {
   const std::vector<NodeId> parts = tree_.children(node);
   if (parts.empty()) return;
   ShellVariable variable{.name = tree_.text(parts.front()), .node = node};
+  variable.appends = parts.size() >= 2 && tree_.text(parts[1]) == "+=";
   if (parts.size() >= 3) {
     variable.value_node = parts.back();
     variable.value = unquoted(tree_.text(parts.back()));
@@ -118,22 +206,26 @@ void ShellScript::find_launches() {
     if (launches_.size() >= kMaxLaunches) return;
     const std::vector<std::string>& words = command.words;
     for (size_t i = 0; i < words.size(); ++i) {
-      const std::string_view word = words[i];
-      const std::string_view name = word.substr(word.rfind('/') + 1);
+      const std::string word = filled(words[i]);
+      const std::string_view name = std::string_view(word).substr(word.rfind('/') + 1);
       Launch launch{.command = &command, .word = i};
       launch.deprecated = name == "torch.distributed.launch";
-      launch.torchrun = launch.deprecated || name == "torchrun" || name == "torch.distributed.run";
-      const bool other =
-          (name == "accelerate" && i + 1 < words.size() && words[i + 1] == "launch") ||
-          name == "deepspeed";
+      if (launch.deprecated || name == "torchrun" || name == "torch.distributed.run") {
+        launch.by = LaunchedBy::kTorchrun;
+      } else if (name == "accelerate.commands.launch" ||
+                 (name == "accelerate" && i + 1 < words.size() && words[i + 1] == "launch")) {
+        launch.by = LaunchedBy::kAccelerate;
+      } else if (name == "deepspeed") {
+        launch.by = LaunchedBy::kDeepspeed;
+      }
       const bool script =
           is_python(word) && std::any_of(words.begin(), words.end(), names_training);
       const bool launcher_follows =
           script && std::any_of(words.begin(), words.end(), [](const std::string& w) {
-            return w.starts_with("torch.distributed.");
+            return w.starts_with("torch.distributed.") || w.starts_with("accelerate.");
           });
-      if (!launch.torchrun && !other && (!script || launcher_follows)) continue;
-      if (words[0] == "echo" || words[0] == "pip" || words[0] == "which") break;
+      if (launch.by == LaunchedBy::kPlain && (!script || launcher_follows)) continue;
+      if (only_names(words)) break;
       launches_.push_back(launch);
       break;
     }
@@ -142,8 +234,11 @@ void ShellScript::find_launches() {
 
 std::optional<std::string> ShellScript::value_of(std::string_view name) const {
   std::optional<std::string> out;
-  for (const ShellVariable& variable : variables_) {
-    if (variable.name != name) continue;
+  const auto [begin, end] = by_name_.equal_range(name);
+  size_t seen = 0;
+  for (auto at = begin; at != end; ++at) {
+    const ShellVariable& variable = variables_[at->second];
+    if (++seen > kMaxAssignments) return std::nullopt;
     if (!variable.literal || (out && *out != variable.value)) return std::nullopt;
     out = variable.value;
   }

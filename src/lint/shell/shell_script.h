@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,12 +33,17 @@ struct ShellVariable {
   bool literal = false;
   NodeId node = kNoNode;  // the assignment
   NodeId value_node = kNoNode;
+  bool appends = false;    // NAME+=value
+  bool for_ranks = false;  // handed to the ranks by the launcher alone: mpirun -x NAME=value
 };
+
+// What starts the ranks; kPlain is Python by itself.
+enum class LaunchedBy { kPlain, kTorchrun, kAccelerate, kDeepspeed };
 
 // A command that starts training.
 struct Launch {
   const ShellCommand* command = nullptr;
-  bool torchrun = false;    // by whatever name
+  LaunchedBy by = LaunchedBy::kPlain;
   bool deprecated = false;  // torch.distributed.launch
   size_t word = 0;          // of the launcher
 
@@ -55,7 +61,7 @@ class ShellScript {
   const std::vector<ShellCommand>& commands() const { return commands_; }
   const std::vector<ShellVariable>& variables() const { return variables_; }
   const std::vector<Launch>& launches() const { return launches_; }
-  // `nproc-per-node`, however it is spelled.
+  // `nproc-per-node`, however it is spelled; its words may come out of variables.
   std::optional<Launch::Option> option(const Launch& launch, std::string_view name) const;
   // A literal the variable has whatever happened, or nothing.
   std::optional<std::string> value_of(std::string_view variable) const;
@@ -76,6 +82,9 @@ class ShellScript {
  private:
   void add_command(NodeId node);
   void add_variable(NodeId node);
+  void add_handed_variables(const ShellCommand& command);
+  void splice_variables();
+  std::vector<const ShellVariable*> holding_words(std::string_view word) const;
   void find_launches();
   std::string filled(std::string_view text) const;
 
@@ -84,6 +93,7 @@ class ShellScript {
   bool entry_point_;
   std::vector<ShellCommand> commands_;
   std::vector<ShellVariable> variables_;
+  std::multimap<std::string_view, size_t> by_name_;  // into variables_
   std::vector<Launch> launches_;
   std::vector<Finding> findings_;
   Finding dropped_;
@@ -92,8 +102,9 @@ class ShellScript {
 // A whole number, or nothing.
 std::optional<int> count_in(std::string_view text);
 
-void check_variables(ShellScript& script);  // NCCL
+void check_variables(ShellScript& script);  // NCCL, PERF001
 void check_torchrun(ShellScript& script);   // RUN021, RUN024, RUN029 to RUN034
+void check_slurm(ShellScript& script);      // RUN041 to RUN043
 void check_exits(ShellScript& script);      // RUN035 to RUN037, RUN040
 void check_setup(ShellScript& script);      // RUN038, RUN039
 

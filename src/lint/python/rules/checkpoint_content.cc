@@ -87,9 +87,23 @@ bool holds_model(const std::string& content) {
   return content.find("state_dict()") != std::string::npos;
 }
 
+// Seeded, so that somebody wants the same numbers again, and resumed without the generators.
+void check_generators(Context& context, const Call& save) {
+  if (!context.facts.resumes || mentions_any(context.tree.source(), {"rng", "random_state"}))
+    return;
+  for (const std::string_view name : {"manual_seed", "manual_seed_all", "seed_everything",
+                                      "set_seed", "seed_all", "set_random_seed"}) {
+    if (context.script.calls_to(name).empty()) continue;
+    context.add("CKPT027", Severity::kNote, save.node,
+                "the run is seeded, but the state of its random generators is not saved: after a "
+                "restart dropout and augmentations begin their sequence again");
+    return;
+  }
+}
+
 // A dictionary with more than weights, or one that the script reads back to go on, is to resume.
 void check_dictionaries(Context& context) {
-  bool complete = false;
+  const Call* complete = nullptr;
   const Call* lacking = nullptr;
   std::string missing;
   for (const Call* save : context.script.calls_to("torch.save")) {
@@ -101,13 +115,14 @@ void check_dictionaries(Context& context) {
                             mentions_any(context.tree.source(), {"resum"}));
     if (!to_resume) continue;
     std::string lacks = missing_from(context, content);
-    if (lacks.empty()) complete = true;
+    if (lacks.empty() && complete == nullptr) complete = save;
     if (!lacks.empty() && lacking == nullptr) {
       lacking = save;
       missing = std::move(lacks);
     }
   }
-  if (lacking == nullptr || complete) return;
+  if (complete != nullptr) check_generators(context, *complete);
+  if (lacking == nullptr || complete != nullptr) return;
   context.add("CKPT024", Severity::kWarning, lacking->node,
               fmt::format("a run that resumes from this checkpoint lacks {}", missing));
 }
@@ -136,9 +151,11 @@ void check_weights_only(Context& context) {
 }  // namespace
 
 void check_checkpoint_content(Context& context) {
-  if (context.facts.managed || context.script.calls_to("backward").empty()) return;
+  if (context.facts.trainer() || context.script.calls_to("backward").empty()) return;
+  // The engine's own checkpoint has it all.
+  if (context.script.calls_any({"save_state", "save_checkpoint"}) && context.facts.own_loop) return;
   check_dictionaries(context);
-  check_weights_only(context);
+  if (!context.facts.managed) check_weights_only(context);
 }
 
 }  // namespace shanty::lint

@@ -37,6 +37,75 @@ constexpr std::string_view kSharded[] = {
     "torch.distributed.checkpoint.state_dict.get_model_state_dict",
     "torch.distributed.checkpoint.state_dict.get_optimizer_state_dict"};
 
+// What all processes must call in a framework. `sharded_only`: where the framework shards the
+// model, that is with DeepSpeed or FSDP; with plain DDP one process may do it alone.
+struct FrameworkCall {
+  std::string_view module;
+  std::string_view owner;  // a part of what it is called on
+  std::string_view name;
+  bool sharded_only = false;
+};
+
+constexpr FrameworkCall kFrameworkCalls[] = {
+    {"pytorch_lightning", "trainer", "save_checkpoint"},
+    {"lightning", "trainer", "save_checkpoint"},
+    {"pytorch_lightning", "self", "all_gather"},
+    {"lightning", "self", "all_gather"},
+    {"pytorch_lightning", "strategy", "barrier"},
+    {"lightning", "strategy", "barrier"},
+    {"lightning", "fabric", "save"},
+    {"lightning", "fabric", "barrier"},
+    {"lightning", "fabric", "all_gather"},
+    {"lightning", "fabric", "all_reduce"},
+    {"accelerate", "accelerator", "gather"},
+    {"accelerate", "accelerator", "gather_for_metrics"},
+    {"accelerate", "accelerator", "reduce"},
+    {"accelerate", "accelerator", "pad_across_processes"},
+    {"accelerate", "accelerator", "save_state", true},
+    {"accelerate", "accelerator", "load_state", true},
+    {"accelerate", "accelerator", "get_state_dict", true},
+    {"deepspeed", "", "save_checkpoint"},
+    {"deepspeed", "", "load_checkpoint"},
+    {"deepspeed", "", "save_16bit_model"},
+    {"deepspeed", "", "save_fp16_model"},
+    {"transformers.Trainer", "trainer", "train"},
+    {"transformers.Trainer", "trainer", "evaluate"},
+    {"transformers.Trainer", "trainer", "predict"},
+    {"transformers.Trainer", "trainer", "save_model", true},
+};
+
+// The names that an engine of DeepSpeed has, by convention or because initialize() gave them.
+bool is_engine(const Context& context, std::string_view owner, FunctionId function) {
+  if (mentions_any(owner, {"engine", "ds_"})) return true;
+  for (const Assignment* one : context.script.assignments_to(owner, function)) {
+    if (context.tree.text(one->node).find("deepspeed.initialize") != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const FrameworkCall* framework_call(const Context& context, const Call& call) {
+  const size_t dot = call.name.rfind('.');
+  if (call.imported || dot == std::string::npos || dot == 0) return nullptr;
+  const std::string_view owner = std::string_view(call.name).substr(0, dot);
+  for (const FrameworkCall& known : kFrameworkCalls) {
+    if (call.last() != known.name || !context.script.imports(known.module)) continue;
+    const bool owns = known.owner.empty()     ? is_engine(context, owner, call.function)
+                      : known.owner == "self" ? owner == "self"
+                                              : mentions_any(owner, {known.owner});
+    if (owns && context.script.targets_of(call).empty()) return &known;
+  }
+  return nullptr;
+}
+
+// self.log(..., sync_dist=True), unless it says that one rank alone logs.
+bool is_synchronised_log(const Context& context, const Call& call) {
+  return (call.name == "self.log" || call.name == "self.log_dict") &&
+         context.script.is_true(context.script.argument(call, "sync_dist")) &&
+         !context.script.is_true(context.script.argument(call, "rank_zero_only"));
+}
+
 bool is_collective(const Context& context, const Call& call) {
   if (call.name == "torch.distributed." + std::string(call.last())) {
     return std::count(std::begin(kCollectives), std::end(kCollectives), call.last()) != 0 &&
@@ -57,6 +126,42 @@ bool has_counterpart(const Context& context, const Call& call, const Guard& guar
     if (guard.others ? (its.one || its.one_per_node) : its.others) return true;
   }
   return false;
+}
+
+// "if accelerator.is_main_process or distributed_type == DEEPSPEED": somebody thought of it.
+bool spares_sharded(const Context& context, NodeId node) {
+  for (NodeId at = context.tree.parent(node); at != kNoNode; at = context.tree.parent(at)) {
+    if (context.tree.is(at, "if_statement") &&
+        mentions_any(context.tree.text(context.tree.child(at, "condition")),
+                     {"deepspeed", "fsdp", "zero3", "shard"})) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void check_framework(Context& context) {
+  for (const Call& call : context.script.calls()) {
+    const FrameworkCall* known = framework_call(context, call);
+    if (known == nullptr && !is_synchronised_log(context, call)) continue;
+    const Guard guard = context.guards.of(call.node);
+    if (!guard.some() || guard.ordered || has_counterpart(context, call, guard)) continue;
+    const bool sharded_only = known != nullptr && known->sharded_only;
+    if (sharded_only && spares_sharded(context, call.node)) continue;
+    Finding& finding = context.add(
+        "RANK032", sharded_only ? Severity::kWarning : Severity::kError, call.node,
+        sharded_only
+            ? fmt::format("{} gathers the shards of all ranks with DeepSpeed and FSDP, but only "
+                          "some come here: there it waits until the timeout",
+                          context.quoted(call.node))
+            : fmt::format("every rank must call {}, but only some come here: it waits until the "
+                          "timeout",
+                          context.quoted(call.node)));
+    if (guard.condition == kNoNode) continue;
+    finding.evidence.push_back({.file = finding.file,
+                                .line = static_cast<uint64_t>(context.line(guard.condition)),
+                                .text = context.quoted(guard.condition)});
+  }
 }
 
 void check_guarded(Context& context) {
@@ -124,6 +229,7 @@ void check_forward_on_one(Context& context) {
 }  // namespace
 
 void check_collectives(Context& context) {
+  if (context.facts.managed) check_framework(context);
   if (!context.facts.distributed) return;
   check_guarded(context);
   if (context.facts.ddp && !context.facts.managed) check_forward_on_one(context);

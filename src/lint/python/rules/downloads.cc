@@ -5,7 +5,7 @@
 namespace shanty::lint {
 
 void check_downloads(Context& context) {
-  if (!context.facts.distributed || context.facts.managed) return;
+  if (!context.facts.distributed || context.facts.trainer()) return;
   const Call* first = nullptr;
   for (const Call& call : context.script.calls()) {
     if (!context.script.is_true(context.script.argument(call, "download"))) continue;

@@ -46,20 +46,10 @@ const Call* spawn_of(const Context& context) {
   return nullptr;
 }
 
-bool is_conditional(const Context& context, NodeId node) {
-  for (NodeId at = context.tree.parent(node); at != kNoNode; at = context.tree.parent(at)) {
-    if (context.tree.is(at, "function_definition")) return false;
-    if (!context.tree.is(at, "if_statement")) continue;
-    const std::string_view condition = context.tree.text(context.tree.child(at, "condition"));
-    if (condition.find("__name__") == std::string_view::npos) return true;
-  }
-  return false;
-}
-
 void check_spawn(Context& context) {
   const Call* spawn = spawn_of(context);
   if (spawn == nullptr) return;
-  if (reads_environment(context, "LOCAL_RANK") && !is_conditional(context, spawn->node) &&
+  if (reads_environment(context, "LOCAL_RANK") && !context.is_conditional(spawn->node) &&
       !context.guards.of(spawn->node).callers_unknown) {
     context.add("RUN022", Severity::kWarning, spawn->node,
                 "this script reads LOCAL_RANK, which torchrun sets, and spawns processes of its "
@@ -75,26 +65,16 @@ void check_spawn(Context& context) {
   }
 }
 
-// The variable that `target` sets: os.environ["MASTER_ADDR"].
-std::string_view variable_of(std::string_view target) {
-  if (target.find("environ[") == std::string_view::npos) return {};
-  const size_t begin = target.find_first_of("\"'");
-  if (begin == std::string_view::npos) return {};
-  const size_t end = target.find_first_of("\"'", begin + 1);
-  return end == std::string_view::npos ? std::string_view{}
-                                       : target.substr(begin + 1, end - begin - 1);
-}
-
 void check_written_identity(Context& context) {
   std::string names;
   NodeId first = kNoNode;
   for (const Assignment& one : context.script.assignments()) {
-    const std::string_view name = variable_of(one.target);
+    const std::string_view name = environment_key(one.target);
     if (name != "MASTER_ADDR" && name != "MASTER_PORT" && name != "RANK" && name != "WORLD_SIZE" &&
         name != "LOCAL_RANK") {
       continue;
     }
-    if (context.script.literal(one.value).empty() || is_conditional(context, one.node)) continue;
+    if (context.script.literal(one.value).empty() || context.is_conditional(one.node)) continue;
     if (context.guards.of(one.node).callers_unknown) continue;
     if (first == kNoNode) first = one.node;
     if (names.find(name) == std::string::npos) (names += names.empty() ? "" : ", ") += name;

@@ -57,7 +57,7 @@ void check_trust(Context& context) {
 
 void check_loading(Context& context) {
   check_trust(context);
-  if (context.facts.distributed && context.facts.gpu && !context.facts.managed &&
+  if (context.facts.distributed && context.facts.gpu && !context.facts.trainer() &&
       !context.facts.xla) {
     check_map_location(context);
   }

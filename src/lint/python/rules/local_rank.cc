@@ -112,7 +112,7 @@ void check_local_rank(Context& context) {
   if (!context.facts.distributed) return;
   check_shares(context);
   check_slices(context);
-  if (!context.facts.managed) check_writers(context);
+  if (!context.facts.trainer()) check_writers(context);
 }
 
 }  // namespace shanty::lint

@@ -16,10 +16,7 @@ void check_late_variables(Context& context) {
   for (const Call* init : context.script.calls_to("init_process_group")) {
     for (const Assignment& one : context.script.assignments()) {
       if (one.function != init->function || one.node < init->node) continue;
-      if (one.target.find("environ[\"NCCL_") == std::string_view::npos &&
-          one.target.find("environ['NCCL_") == std::string_view::npos) {
-        continue;
-      }
+      if (!environment_key(one.target).starts_with("NCCL_")) continue;
       context.add(
           "RUN025", Severity::kWarning, one.node,
           fmt::format("{} is set after init_process_group (line {}): NCCL may have read its "

@@ -14,9 +14,10 @@ void check_model(Context& context);               // SCR004, SCR005, SCR008
 void check_batch(Context& context);               // SCR006, SCR007
 void check_step(Context& context);                // SCR009 to SCR013
 void check_saving(Context& context);              // CKPT020, CKPT021, CKPT025, CKPT026
-void check_checkpoint_content(Context& context);  // CKPT024
+void check_checkpoint_content(Context& context);  // CKPT024, CKPT027
 void check_loading(Context& context);             // CKPT022, CKPT023
 void check_loader(Context& context);              // LOAD020 to LOAD023
+void check_environment(Context& context);         // NCCL, PERF001
 void check_launch(Context& context);              // RUN020, RUN022 to RUN024
 void check_process_group(Context& context);       // RUN025 to RUN028
 

@@ -42,6 +42,59 @@ constexpr Twins kTwins[] = {
      "dist.init_process_group('nccl')\nif local_rank == 0:\n    torch.save(s, path)\n",
      "dist.init_process_group('nccl')\nif local_rank == 0:\n"
      "    torch.save(s, f'last.{hostname}.pt')\n"},
+    {"RANK032", "EngineSavesOnOneRank",
+     "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=m)\nengine.backward(loss)\n"
+     "if rank == 0:\n    engine.save_checkpoint(path)\n",
+     "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=m)\nengine.backward(loss)\n"
+     "engine.save_checkpoint(path)\n"},
+    {"RANK032", "TrainerSavesOnOneRank",
+     "import pytorch_lightning as pl\ntrainer = pl.Trainer()\ntrainer.fit(m)\n"
+     "if trainer.is_global_zero:\n    trainer.save_checkpoint(path)\n",
+     "import pytorch_lightning as pl\ntrainer = pl.Trainer()\ntrainer.fit(m)\n"
+     "trainer.save_checkpoint(path)\n"},
+    {"RANK032", "SynchronisedLogOnOneRank",
+     "import pytorch_lightning as pl\ntrainer = pl.Trainer()\ntrainer.fit(m)\n"
+     "class M(pl.LightningModule):\n    def validation_step(self, b, i):\n"
+     "        if self.trainer.is_global_zero:\n            self.log('a', b, sync_dist=True)\n",
+     "import pytorch_lightning as pl\ntrainer = pl.Trainer()\ntrainer.fit(m)\n"
+     "class M(pl.LightningModule):\n    def validation_step(self, b, i):\n"
+     "        if self.trainer.is_global_zero:\n            self.log('a', b, "
+     "rank_zero_only=True)\n"},
+    {"RANK032", "StateOfShardsOnOneRank",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(l)\n"
+     "if accelerator.is_main_process:\n    accelerator.save_state(path)\n",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(l)\n"
+     "if accelerator.is_main_process or accelerator.distributed_type == 'DEEPSPEED':\n"
+     "    accelerator.save_state(path)\n"},
+    {"CKPT020", "AllRanksSaveUnderAccelerate",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(l)\n"
+     "torch.save(s, 'last.pt')\n",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(l)\n"
+     "if accelerator.is_main_process:\n    torch.save(s, 'last.pt')\n"},
+    {"SCR001", "EngineWithASamplerOfTheScript",
+     "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=m)\n"
+     "s = DistributedSampler(data)\nfor epoch in range(9):\n    for b in loader:\n"
+     "        engine.backward(b)\n",
+     "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=m)\n"
+     "s = DistributedSampler(data)\nfor epoch in range(9):\n    s.set_epoch(epoch)\n"
+     "    for b in loader:\n        engine.backward(b)\n"},
+    {"CKPT027", "GeneratorsNotSaved",
+     "torch.manual_seed(1)\nm = DDP(m)\nloss.backward()\nstate = torch.load(p, "
+     "map_location='cpu')\n"
+     "optimizer.load_state_dict(state['optimizer'])\nif rank == 0:\n    torch.save({'model': "
+     "m.state_dict(), 'optimizer': optimizer.state_dict(), 'epoch': epoch}, p)\n",
+     "torch.manual_seed(1)\nm = DDP(m)\nloss.backward()\nstate = torch.load(p, "
+     "map_location='cpu')\n"
+     "optimizer.load_state_dict(state['optimizer'])\nif rank == 0:\n    torch.save({'model': "
+     "m.state_dict(), 'optimizer': optimizer.state_dict(), 'epoch': epoch,\n"
+     "                'rng': torch.get_rng_state()}, p)\n"},
+    {"PERF001", "DebuggingLeftOn",
+     "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\ndist.init_process_group('nccl')\n",
+     "if args.debug:\n    os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n"
+     "dist.init_process_group('nccl')\n"},
+    {"PERF001", "AnomaliesLookedFor",
+     "torch.autograd.set_detect_anomaly(True)\ndist.init_process_group('nccl')\n",
+     "torch.autograd.set_detect_anomaly(False)\ndist.init_process_group('nccl')\n"},
     {"RANK030", "GlobalRankAsDevice",
      "dist.init_process_group('nccl')\ntorch.cuda.set_device(dist.get_rank())\n",
      "dist.init_process_group('nccl')\n"

@@ -112,7 +112,8 @@ bool is_divided(const Context& context, const Call& loader) {
 }
 
 void check_missing(Context& context) {
-  if (!context.facts.ddp || context.script.calls_to("backward").empty()) return;
+  const bool by_engine = context.facts.own_loop && !context.mentions("training_data");
+  if (!(context.facts.ddp || by_engine) || context.script.calls_to("backward").empty()) return;
   if (shards_by_itself(context)) return;
   for (const Call* loader : context.training_loaders()) {
     if (is_divided(context, *loader)) continue;
@@ -151,7 +152,10 @@ void check_shuffle(Context& context) {
 
 void check_samplers(Context& context) {
   check_shuffle(context);
-  if (context.facts.managed || context.facts.xla || !context.facts.distributed) return;
+  if (context.facts.trainer() || context.facts.xla || !context.facts.distributed) return;
+  // Accelerate's prepare() divides loaders and tells them the epoch; DeepSpeed leaves a loader that
+  // it did not make to the script.
+  if (context.facts.own_loop && context.script.calls_to("deepspeed.initialize").empty()) return;
   check_set_epoch(context);
   check_missing(context);
 }

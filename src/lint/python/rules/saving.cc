@@ -172,7 +172,7 @@ void check_prefix(Context& context) {
 }  // namespace
 
 void check_saving(Context& context) {
-  if (context.facts.managed) return;
+  if (context.facts.trainer()) return;
   check_in_place(context);
   if (!context.facts.distributed || context.facts.xla) return;
   check_all_ranks(context);

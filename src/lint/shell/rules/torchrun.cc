@@ -13,9 +13,19 @@ bool is_this_machine(std::string_view address) {
          address.starts_with("[::1]") || address.starts_with("0.0.0.0");
 }
 
+// What a launcher calls these, with dashes.
+struct OptionNames {
+  std::string_view nodes, node_rank, master;
+};
+OptionNames names_of(LaunchedBy by) {
+  if (by == LaunchedBy::kAccelerate) return {"num-machines", "machine-rank", "main-process-ip"};
+  if (by == LaunchedBy::kDeepspeed) return {"num-nodes", "node-rank", "master-addr"};
+  return {"nnodes", "node-rank", "master-addr"};
+}
+
 // The number of nodes where it is written in; of "2:4" the least.
 std::optional<int> nodes_of(const ShellScript& script, const Launch& launch) {
-  const auto nodes = script.option(launch, "nnodes");
+  const auto nodes = script.option(launch, names_of(launch.by).nodes);
   return nodes ? count_in(nodes->value.substr(0, nodes->value.find(':'))) : std::nullopt;
 }
 
@@ -44,7 +54,8 @@ void check_meeting(ShellScript& script, const Launch& launch, int nodes) {
                fmt::format("--standalone with {} nodes: every node trains for itself", nodes));
     return;
   }
-  for (const std::string_view name : {"rdzv-endpoint", "master-addr"}) {
+  for (const std::string_view name :
+       {std::string_view("rdzv-endpoint"), names_of(launch.by).master}) {
     const auto address = script.option(launch, name);
     if (!address) continue;
     const std::string_view host =
@@ -59,17 +70,25 @@ void check_meeting(ShellScript& script, const Launch& launch, int nodes) {
   }
 }
 
+// DeepSpeed starts the other nodes by itself, and a file or the environment may tell the rank.
+bool gets_rank_elsewhere(const ShellScript& script, const Launch& launch) {
+  if (launch.by == LaunchedBy::kDeepspeed || script.mentions("PET_NODE_RANK")) return true;
+  return launch.by == LaunchedBy::kAccelerate &&
+         (script.option(launch, "config-file") || script.option(launch, "deepspeed-hostfile"));
+}
+
 void check_node_rank(ShellScript& script, const Launch& launch, int nodes) {
   if (!is_static(script, launch)) return;
-  const auto rank = script.option(launch, "node-rank");
-  if (!rank && !script.mentions("PET_NODE_RANK")) {
+  const std::string_view name = names_of(launch.by).node_rank;
+  const auto rank = script.option(launch, name);
+  if (!rank && !gets_rank_elsewhere(script, launch)) {
     script.add(
         "RUN032", Severity::kWarning, launch.command->word_nodes[launch.word],
-        fmt::format("{} nodes and no --node-rank: every node says that it is the first", nodes));
+        fmt::format("{} nodes and no --{}: every node says that it is the first", nodes, name));
   }
   if (rank && count_in(rank->value)) {
     script.add("RUN032", Severity::kNote, rank->node,
-               fmt::format("--node-rank {} is written in: the script differs from node to node",
+               fmt::format("--{} {} is written in: the script differs from node to node", name,
                            rank->value));
   }
   const auto restarts = script.option(launch, "max-restarts");
@@ -85,8 +104,23 @@ bool is_random(std::string_view value) {
          value.find("socket") != value.npos;
 }
 
+// One shell gives all nodes their command lines.
+bool runs_once(const ShellScript& script) {
+  return script.is_batch() || script.mentions("srun") || script.mentions("sbatch");
+}
+
+void check_rendezvous_id(ShellScript& script, const Launch& launch) {
+  if (runs_once(script)) return;
+  const auto id = script.option(launch, "rdzv-id");
+  if (!id || !(is_random(id->value) || id->value == "$$" || id->value.starts_with("$(date"))) {
+    return;
+  }
+  script.add("RUN031", Severity::kWarning, id->node,
+             fmt::format("--rdzv-id {} is another one on every node: they do not meet", id->value));
+}
+
 void check_port(ShellScript& script) {
-  if (script.is_batch() || script.mentions("srun") || script.mentions("sbatch")) return;
+  if (runs_once(script)) return;
   for (const ShellVariable& variable : script.variables()) {
     if (variable.name.find("PORT") == variable.name.npos || !is_random(variable.value)) continue;
     script.add("RUN031", Severity::kWarning, variable.node,
@@ -125,10 +159,53 @@ void check_address(ShellScript& script) {
   }
 }
 
+bool is_place_of_meeting(std::string_view variable) {
+  for (const std::string_view part : {"MASTER", "RDZV", "HEAD", "ADDR", "master", "head", "rdzv"}) {
+    if (variable.find(part) != variable.npos) return true;
+  }
+  return false;
+}
+
+// `$(scontrol ... || echo localhost)`: where the first command is missing, the job does not fail
+// but falls apart.
+void check_fallback(ShellScript& script) {
+  const bool several =
+      std::any_of(script.launches().begin(), script.launches().end(), [&](const Launch& launch) {
+        const auto nodes = script.option(launch, names_of(launch.by).nodes);
+        return nodes && nodes->value != "1" && !nodes->value.empty();
+      });
+  if (!several) return;
+  for (const ShellVariable& variable : script.variables()) {
+    const size_t echo = variable.value.find("|| echo ");
+    if (echo == std::string::npos || !is_place_of_meeting(variable.name)) continue;
+    const std::string_view host = std::string_view(variable.value).substr(echo + 8);
+    if (!is_this_machine(host)) continue;
+    script.add("RUN030", Severity::kWarning, variable.node,
+               fmt::format("{} becomes this very node where the command before \"||\" fails: then "
+                           "every node meets only itself, and nothing says so",
+                           variable.name));
+  }
+}
+
+// NCCL_SOCKET_IFNAME=lo with ranks elsewhere.
+void check_loopback(ShellScript& script, bool several) {
+  for (const ShellVariable& variable : script.variables()) {
+    if (variable.value != "lo" || (!variable.name.starts_with("NCCL_SOCKET_IFNAME") &&
+                                   !variable.name.starts_with("GLOO_SOCKET_IFNAME"))) {
+      continue;
+    }
+    if (!several && !script.mentions("-H ") && !script.mentions("--hostfile")) continue;
+    script.add(
+        "NET004", Severity::kError, variable.node,
+        fmt::format("{}=lo: the nodes cannot reach each other over the loopback", variable.name));
+  }
+}
+
 }  // namespace
 
 void check_torchrun(ShellScript& script) {
   check_address(script);
+  check_fallback(script);
   bool several = false;
   for (const Launch& launch : script.launches()) {
     if (launch.deprecated) {
@@ -136,15 +213,17 @@ void check_torchrun(ShellScript& script) {
                  "torch.distributed.launch is deprecated: torchrun takes its place, and gives "
                  "LOCAL_RANK in the environment instead of --local_rank");
     }
-    if (!launch.torchrun) continue;
+    if (launch.by == LaunchedBy::kPlain) continue;
     check_gpus(script, launch);
     const std::optional<int> nodes = nodes_of(script, launch);
     if (nodes.value_or(1) < 2) continue;
     several = true;
     check_meeting(script, launch, *nodes);
     check_node_rank(script, launch, *nodes);
+    check_rendezvous_id(script, launch);
   }
   if (several) check_port(script);
+  check_loopback(script, several);
 }
 
 }  // namespace shanty::lint

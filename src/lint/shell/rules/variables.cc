@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lint/debug_switches.h"
 #include "lint/nccl_variables.h"
 #include "lint/shell/shell_script.h"
 
@@ -30,7 +31,14 @@ void check_by_table(ShellScript& script, const ShellVariable& variable) {
 
 void check_variables(ShellScript& script) {
   for (const ShellVariable& variable : script.variables()) {
-    if (!variable.literal || !variable.name.starts_with("NCCL_")) continue;
+    if (!variable.literal) continue;
+    const std::string_view effect = debugging_effect(variable.name, variable.value);
+    if (!effect.empty() && !script.launches().empty()) {
+      script.add("PERF001", Severity::kWarning, variable.node,
+                 fmt::format("{}={} is for debugging: {}", variable.name, variable.value, effect));
+      continue;
+    }
+    if (!variable.name.starts_with("NCCL_")) continue;
     if (variable.name == "NCCL_IB_DISABLE" && variable.value == "1") {
       const bool has_hca = script.value_of("NCCL_IB_HCA").has_value();
       script.add("NCCL001", has_hca ? Severity::kWarning : Severity::kNote, variable.node,
