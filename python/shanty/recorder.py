@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from _thread import allocate_lock, get_ident
+from _thread import RLock, get_ident
 from _weakref import ref
 from math import copysign, inf, nan
 from time import monotonic_ns, time_ns
@@ -138,7 +138,8 @@ class Recorder:
         self._pending: list[tuple[int, int, int, Sequence[int], float, float, int]] = []
         self._next_put = 0
         self._steps_ended = 0
-        self._lock = allocate_lock()
+        # A signal handler may save while a save is counted.
+        self._lock = RLock()
         self._written = self._read = self._last_write_ns = self._last_write_step = 0
 
     @property

@@ -12,7 +12,7 @@ import pytest
 from ring_reader import TestRing
 from shanty import recorder as parts
 from shanty.recorder import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, OTHER, Recorder
-from shanty.ring import open_ring
+from shanty.ring import Ring, open_ring
 
 MS = 1_000_000
 
@@ -304,6 +304,25 @@ def test_a_forked_child_never_writes(rec: Recorder, ring: TestRing) -> None:
     rec.add_checkpoint(1, 1)
     rec.done()
     assert bytes(ring.map) == before
+
+
+def test_a_save_in_a_signal_handler_does_not_wait_for_the_save_it_interrupted(
+    rec: Recorder, ring: TestRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Ring.put_checkpoint
+    inner = [True]
+
+    def interrupted(*args: int) -> None:
+        if inner:
+            inner.pop()
+            rec.add_checkpoint(1, 0)
+        put(*args)
+
+    monkeypatch.setattr(Ring, "put_checkpoint", interrupted)
+    thread = threading.Thread(target=rec.add_checkpoint, args=(1, 0), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_records_of_short_steps_are_written_together(
