@@ -104,6 +104,20 @@ def test_a_killed_rank_restarts_the_whole_gang(start, script, tmp_path):
     run.assert_nothing_left()
 
 
+def test_a_failure_is_dated_by_its_error_and_not_by_the_end_of_its_process(start, script, tmp_path):
+    raised = tmp_path / "raised"
+    run = start(script("""
+        import atexit, sys, time
+        atexit.register(time.sleep, 3)
+        with open(sys.argv[1], "w") as file:
+            file.write(str(time.time_ns()))
+        raise ValueError("slow to leave")
+    """), raised).wait()
+    assert run.code == 1, run.describe()
+    ended = next(e for e in run.events() if e["kind"] == "generation_ended")
+    assert ended["extra"]["unix_ns"] - int(raised.read_text()) < 2e9, run.describe()
+
+
 def test_the_restart_budget_ends_the_job(start, script):
     run = start(
         "--max-restarts", 2,

@@ -35,7 +35,7 @@ FirstError read_ours(const json& file) {
   const std::string type = text_of(file, "type");
   const std::string message = text_of(file, "message");
   FirstError error{.text = one_line(message.empty() ? type : type + ": " + message)};
-  const auto time = file.find("unix_ns");
+  const auto time = file.find("time_unix_ns");
   if (time != file.end() && time->is_number_integer()) error.unix_ns = time->get<int64_t>();
   return error;
 }
