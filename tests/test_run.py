@@ -265,6 +265,39 @@ def test_redirected_streams_stay_off_the_terminal_but_in_the_log(start, script, 
     assert "to-out" in logs.stdout and "to-err" in logs.stderr
 
 
+BOTH_STREAMS = """
+    import os, sys
+    print("out", os.environ["RANK"])
+    print("err", os.environ["RANK"], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("options, shown", [
+    (["-r", "3", "-t", "0:3"], {"out 0", "err 0"}),
+    (["-r", "0:1,1:2"], {"err 0", "out 1"}),
+    (["-r", "0:3,1:3"], set()),
+    (["-r", "0:3", "-t", "0:2"], {"err 0", "out 1", "err 1"}),
+    (["-r", "0:1", "--local-ranks-filter", "0"], {"err 0"}),
+    (["-t", "3", "--local-ranks-filter", "1,5"], {"out 1", "err 1"}),
+])
+def test_streams_are_shown_by_local_rank(start, script, options, shown):
+    run = start("-q", "--nproc-per-node", 2, *options, script(BOTH_STREAMS)).wait()
+    assert run.code == 0, run.describe()
+    lines = (run.stdout + run.stderr).decode().splitlines()
+    assert {line.split("] ")[-1] for line in lines} == shown, run.describe()
+    logs = shanty("logs", run.dir)
+    assert sorted((logs.stdout + logs.stderr).splitlines()) == [
+        "[rank 0] err 0", "[rank 0] out 0", "[rank 1] err 1", "[rank 1] out 1"]
+
+
+def test_equal_lines_are_folded_among_the_ranks_that_are_shown(start, script):
+    run = start("-q", "--nproc-per-node", 3, "-r", "1:1",
+                script("import sys; print('same'); print('same', file=sys.stderr)")).wait()
+    assert run.code == 0, run.describe()
+    assert b"1" not in run.stdout and run.stdout.count(b"same") >= 1, run.describe()
+    assert b"1" in run.stderr or b"0-2" in run.stderr, run.describe()
+
+
 def test_what_goes_to_files_only_is_written_by_the_ranks_themselves(start, script):
     worker = script("""
         import os, sys

@@ -62,8 +62,9 @@ void add_torchrun_options(CLI::App& app, RunOptions& o, Ignored& ignored) {
   option(app, "role", o.role, "ROLE_NAME of the workers");
   option(app, "local-addr", o.local_addr, "address under which other nodes reach this one");
   option(app, "log-dir", o.log_dir, "directory in which the run's directory is made");
-  option(app, "redirects", o.redirects, "streams kept off the terminal: 0, 1, 2, 3", "-r");
-  option(app, "tee", o.tee, "streams shown though redirected: 0, 1, 2, 3", "-t");
+  option(app, "redirects", o.redirects,
+         "streams kept off the terminal: 0, 1, 2, 3, or by local rank 0:3,1:1", "-r");
+  option(app, "tee", o.tee, "streams shown though redirected, as -r", "-t");
   option(app, "local-ranks-filter", o.local_ranks_filter, "local ranks shown, as in 0,1");
   option(app, "signals-to-handle", o.signals_to_handle, "handed to the workers");
   option(app, "shutdown-timeout", o.shutdown_timeout, "seconds from SIGTERM to SIGKILL");

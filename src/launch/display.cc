@@ -1,8 +1,12 @@
 #include "launch/display.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -22,14 +26,16 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollEvery{50};
 constexpr Duration kLiveEvery = std::chrono::milliseconds(500);
+constexpr size_t kPieceBytes = 16 * 1024;  // written at once; each that was taken is a sign of life
 
-// A failing write (a closed pipe) is not the job's problem.
-void put(int fd, std::string_view bytes) { discard(write_all(fd, bytes), "nobody reads it"); }
+const Streams& shown_of(const RunConfig& config, int rank) {
+  return config.shown[static_cast<size_t>(rank % config.slots)];
+}
 
 std::vector<int> shown_ranks(const RunConfig& config) {
   std::vector<int> ranks;
-  for (const int local : config.shown_local_ranks) {
-    for (int node = 0; node < config.nodes; ++node) ranks.push_back(node * config.slots + local);
+  for (int rank = 0; rank < config.nodes * config.slots; ++rank) {
+    if (shown_of(config, rank).any()) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -62,16 +68,25 @@ nlohmann::json number_or_null(double value) {
 
 }  // namespace
 
+struct Display::Shared {
+  const RunConfig config;
+  const RunDir run;
+  std::atomic<bool> finishing = false;
+  std::atomic<bool> abandon = false;
+  std::atomic<bool> done = false;
+  std::atomic<uint64_t> pieces_taken = 0;
+};
+
 class Display::View {
  public:
-  View(const RunConfig& config, const RunDir& run, const std::atomic<bool>& abandon)
-      : config_(config),
-        run_(run),
-        abandon_(abandon),
-        events_(run),
+  explicit View(Shared& shared)
+      : shared_(shared),
+        config_(shared.config),
+        run_(shared.run),
+        events_(run_),
         progress_([] { return terminal_traits(STDERR_FILENO); }, system_clock(),
-                  [](std::string_view bytes) { put(STDERR_FILENO, bytes); }),
-        logs_(run, log_options(), system_clock(),
+                  [this](std::string_view bytes) { put(STDERR_FILENO, bytes); }),
+        logs_(run_, log_options(), system_clock(),
               [this](LogStream stream, std::string_view bytes) { on_output(stream, bytes); }) {}
 
   // True: there is more to show at once.
@@ -92,8 +107,19 @@ class Display::View {
   }
 
  private:
+  // A failing write (a closed pipe) is not the job's problem.
+  void put(int fd, std::string_view bytes) {
+    while (!bytes.empty() && !shared_.abandon) {
+      const std::string_view piece = bytes.substr(0, kPieceBytes);
+      if (!write_all(fd, piece).ok()) return;
+      ++shared_.pieces_taken;
+      bytes.remove_prefix(piece.size());
+    }
+  }
+
   bool shows_output() const {
-    return !config_.json && (config_.show_stdout || config_.show_stderr);
+    return !config_.json && std::any_of(config_.shown.begin(), config_.shown.end(),
+                                        [](const Streams& streams) { return streams.any(); });
   }
 
   LogViewOptions log_options() const {
@@ -101,13 +127,14 @@ class Display::View {
     LogViewOptions options;
     options.merge.follow = true;
     options.merge.ranks = shown_ranks(config_);
+    options.merge.wants = [&config = config_](int rank, LogStream stream) {
+      const Streams& shown = shown_of(config, rank);
+      return stream == LogStream::kStderr ? shown.err : shown.out;
+    };
     options.merge.split_carriage_returns = traits.tty;
     options.merge.max_behind_bytes = traits.tty ? LogView::kMaxBehindBytes : 0;
     options.terminal = traits.tty;
     options.colour = traits.colour;
-    if (config_.show_stdout != config_.show_stderr) {
-      options.only_stream = config_.show_stdout ? LogStream::kStdout : LogStream::kStderr;
-    }
     return options;
   }
 
@@ -126,7 +153,7 @@ class Display::View {
   }
 
   void on_output(LogStream stream, std::string_view bytes) {
-    if (abandon_) return;
+    if (shared_.abandon) return;
     if (!pending_.empty() && pending_.back().first == stream) {
       pending_.back().second += bytes;
     } else {
@@ -185,9 +212,9 @@ class Display::View {
 
   static constexpr size_t kMaxPendingBytes = 1 << 20;
 
+  Shared& shared_;
   const RunConfig& config_;
   const RunDir& run_;
-  const std::atomic<bool>& abandon_;
   EventFollower events_;
   ProgressLine progress_;
   std::vector<std::pair<LogStream, std::string>> pending_;
@@ -199,35 +226,38 @@ class Display::View {
 };
 
 Display::Display(const RunConfig& config, const RunDir& run)
-    : config_(config), run_(run), thread_([this] { loop(); }) {}
+    : shared_(new Shared{.config = config, .run = run}), thread_([shared = shared_] {
+        View view(*shared);
+        while (!shared->finishing) {
+          if (!view.poll()) std::this_thread::sleep_for(kPollEvery);
+        }
+        if (!shared->abandon) view.finish();
+        shared->done = true;
+      }) {}
 
 Display::~Display() {
-  abandon_ = true;
-  finishing_ = true;
+  shared_->abandon = true;
+  shared_->finishing = true;
   if (thread_.joinable()) thread_.join();
 }
 
-void Display::loop() {
-  View view(config_, run_, abandon_);
-  while (!finishing_) {
-    if (!view.poll()) std::this_thread::sleep_for(kPollEvery);
-  }
-  if (!abandon_) view.finish();
-  done_ = true;
-}
-
 void Display::finish(Duration limit) {
-  finishing_ = true;
-  const TimePoint deadline = system_clock().now() + limit;
-  while (!done_ && system_clock().now() < deadline) {
+  shared_->finishing = true;
+  TimePoint deadline = system_clock().now() + limit;
+  uint64_t taken = shared_->pieces_taken;
+  while (!shared_->done && system_clock().now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const uint64_t now_taken = shared_->pieces_taken;
+    if (now_taken == taken) continue;
+    taken = now_taken;
+    deadline = system_clock().now() + limit;
   }
-  if (done_) {
+  if (shared_->done) {
     thread_.join();
     return;
   }
   // Whoever reads our output does not; the thread ends with the process.
-  abandon_ = true;
+  shared_->abandon = true;
   thread_.detach();
 }
 

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <atomic>
-#include <string>
+#include <memory>
 #include <thread>
-#include <vector>
 
 #include "base/clock.h"
 #include "launch/run_config.h"
@@ -22,18 +20,14 @@ class Display {
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
-  // Shows all that is left and returns; gives up after `limit`.
+  // Shows all that is left and returns; gives up once nothing was taken for `limit`.
   void finish(Duration limit);
 
  private:
   class View;
-  void loop();
+  struct Shared;
 
-  const RunConfig& config_;
-  const RunDir run_;
-  std::atomic<bool> finishing_ = false;
-  std::atomic<bool> abandon_ = false;
-  std::atomic<bool> done_ = false;
+  std::shared_ptr<Shared> shared_;  // with the thread, which outlives this when it is given up
   std::thread thread_;
 };
 

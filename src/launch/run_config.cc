@@ -282,6 +282,19 @@ int streams_of(const StdMap& map, int local_rank) {
   return entry == map.ranks.end() ? 0 : entry->second;
 }
 
+// "0,2"; nullopt when it is no list of local ranks.
+std::optional<std::vector<long>> read_filter(std::string_view text) {
+  std::vector<long> ranks;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const auto rank = read_integer(text.substr(0, comma));
+    if (!rank || *rank < 0) return std::nullopt;
+    ranks.push_back(*rank);
+    text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
+  }
+  return ranks;
+}
+
 // A redirected stream is only in the files; a teed one is shown as well.
 Failed read_output(RunConfig& config, const RunOptions& options) {
   const auto redirects = read_std(options.redirects.empty() ? "0" : options.redirects);
@@ -291,34 +304,15 @@ Failed read_output(RunConfig& config, const RunOptions& options) {
         "-r and -t take 0 (none), 1 (stdout), 2 (stderr), 3 (both), or a map such as "
         "0:3,1:1 by local rank");
   }
+  const auto filter = read_filter(options.local_ranks_filter);
+  if (!filter) return usage("--local-ranks-filter: expected local ranks, as in 0,1");
   for (int rank = 0; rank < config.slots; ++rank) {
-    if ((streams_of(*redirects, rank) & ~streams_of(*tee, rank)) == 3) {
-      config.direct_log_ranks.push_back(rank);
-    }
-  }
-  if (redirects->all) {
-    const int hidden = *redirects->all & ~tee->all.value_or(0);
-    config.show_stdout = (hidden & 1) == 0;
-    config.show_stderr = (hidden & 2) == 0;
-  } else {
-    for (int rank = 0; rank < config.slots; ++rank) {
-      if (streams_of(*redirects, rank) != 3) config.shown_local_ranks.push_back(rank);
-    }
-    for (const auto& [rank, value] : redirects->ranks) {
-      if (value == 1 || value == 2) {
-        return usage(
-            "-r by local rank hides whole ranks (3) only; to hide one stream of all "
-            "ranks say -r 1 or -r 2");
-      }
-    }
-  }
-  std::string_view filter = options.local_ranks_filter;
-  while (!filter.empty()) {
-    const size_t comma = filter.find(',');
-    const auto rank = read_integer(filter.substr(0, comma));
-    if (!rank || *rank < 0) return usage("--local-ranks-filter: expected local ranks, as in 0,1");
-    config.shown_local_ranks.push_back(static_cast<int>(*rank));
-    filter = comma == std::string_view::npos ? "" : filter.substr(comma + 1);
+    const int hidden = streams_of(*redirects, rank) & ~streams_of(*tee, rank);
+    if (hidden == 3) config.direct_log_ranks.push_back(rank);
+    const bool passes =
+        filter->empty() || std::find(filter->begin(), filter->end(), rank) != filter->end();
+    config.shown.push_back(
+        {.out = passes && (hidden & 1) == 0, .err = passes && (hidden & 2) == 0});
   }
   return std::nullopt;
 }

@@ -14,6 +14,13 @@
 
 namespace shanty {
 
+// Of one rank.
+struct Streams {
+  bool out = true;
+  bool err = true;
+  bool any() const { return out || err; }
+};
+
 // Everything `shanty run` has decided before it starts a process.
 struct RunConfig {
   Job job;
@@ -49,12 +56,10 @@ struct RunConfig {
   // see no more than its log.
   bool log_ranks = false;
 
-  std::string run_dir;  // "" = below log_dir
-  std::string log_dir;  // "" = the state directory
-  bool show_stdout = true;
-  bool show_stderr = true;
-  std::vector<int> shown_local_ranks;  // empty = all
-  std::vector<int> direct_log_ranks;   // local ranks of which both streams are only in files
+  std::string run_dir;                // "" = below log_dir
+  std::string log_dir;                // "" = the state directory
+  std::vector<Streams> shown;         // by local rank: what of it goes to the terminal
+  std::vector<int> direct_log_ranks;  // local ranks of which both streams are only in files
   bool json = false;
   bool quiet = false;
   bool hooks = true;

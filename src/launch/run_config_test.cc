@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,7 +109,7 @@ TEST(RunConfig, NumbersOutOfRangeAndImpossibleCombinationsAreUsageErrors) {
   EXPECT_TRUE(refused([](RunOptions& o) { o.rdzv_conf = "join_timeout=0"; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.shutdown_timeout = -1; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.redirects = "4"; }));
-  EXPECT_TRUE(refused([](RunOptions& o) { o.redirects = "0:1"; }));
+  EXPECT_TRUE(refused([](RunOptions& o) { o.redirects = "0:4"; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.tee = "0:"; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.local_ranks_filter = "0,x"; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.injects = {"kill:rank=2"}; }));
@@ -136,21 +138,38 @@ TEST(RunConfig, RestartsAreThoseOfProcessFaultsUntilANumberIsSaid) {
   EXPECT_EQ(c.restart_window_s, 0);  // for the whole job
 }
 
+// "both", "out", "err" or "-" for each local rank.
+std::vector<std::string> shown(const RunOptions& options) {
+  std::vector<std::string> words;
+  for (const Streams& s : config(options).shown) {
+    words.emplace_back(s.out && s.err ? "both" : s.out ? "out" : s.err ? "err" : "-");
+  }
+  return words;
+}
+
 TEST(RunConfig, RedirectedStreamsAreHiddenUnlessTeed) {
   RunOptions o = program();
-  EXPECT_TRUE(config(o).show_stdout && config(o).show_stderr);
+  EXPECT_THAT(shown(o), ElementsAre("both"));
   o.redirects = "3";
   o.tee = "1";
-  EXPECT_TRUE(config(o).show_stdout);
-  EXPECT_FALSE(config(o).show_stderr);
+  EXPECT_THAT(shown(o), ElementsAre("out"));
   EXPECT_THAT(config(o).direct_log_ranks, IsEmpty());
-  o = program();
   o.nproc_per_node = "3";
-  o.redirects = "1:3";
-  EXPECT_THAT(config(o).shown_local_ranks, ElementsAre(0, 2));
+  o.tee = "0:3,2:2";
+  EXPECT_THAT(shown(o), ElementsAre("both", "-", "err"));
   EXPECT_THAT(config(o).direct_log_ranks, ElementsAre(1));
-  o.redirects = "";
-  EXPECT_THAT(config(o).shown_local_ranks, IsEmpty());
+  o.redirects = "0:3,1:1";
+  o.tee = "";
+  EXPECT_THAT(shown(o), ElementsAre("-", "err", "both"));
+}
+
+TEST(RunConfig, TheFilterLeavesOnlyItsRanksOnTheTerminal) {
+  RunOptions o = program();
+  o.nproc_per_node = "3";
+  o.local_ranks_filter = "1,2,7";
+  EXPECT_THAT(shown(o), ElementsAre("-", "both", "both"));
+  o.redirects = "2:3";
+  EXPECT_THAT(shown(o), ElementsAre("-", "both", "-"));
 }
 
 TEST(RunConfig, JoinTimeoutsOfTorchrunAreKeptAndOtherKeysPassedOver) {

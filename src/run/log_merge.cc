@@ -196,6 +196,7 @@ void LogMerge::take_from_owner() {
 
 void LogMerge::place(Source& source, LogStream stream, SplitLine line) {
   last_placed_unix_ns_ = std::max(last_placed_unix_ns_, line.unix_ns);
+  if (options_.wants && !options_.wants(source.rank, stream)) return;
   const bool alone = !options_.fold || sources_.size() == 1;
   const bool can_fold = !alone && foldable(line);
   if (can_fold && join_group(source, stream, line)) return;

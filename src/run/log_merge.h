@@ -31,7 +31,9 @@ struct MergedLine {
 };
 
 struct LogMergeOptions {
-  std::vector<int> ranks;   // empty = all
+  std::vector<int> ranks;  // empty = all
+  // Leaves out what it says no to, before equal lines are folded; empty = nothing.
+  std::function<bool(int rank, LogStream stream)> wants;
   uint64_t generation = 0;  // 0 = all, one after the other
   bool follow = false;      // more may come: hold lines for the window, never end by itself
   bool fold = true;         // equal lines of several ranks become one
