@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include <unistd.h>
@@ -317,6 +319,22 @@ Failed read_output(RunConfig& config, const RunOptions& options) {
   return std::nullopt;
 }
 
+// Where the workers start in another directory, a path that was found from this one.
+std::string from_anywhere(const std::string& path, const RunSpec& run) {
+  const bool stays = run.working_dir.empty() || path.find('/') == std::string::npos;
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  return stays || error ? path : absolute.string();
+}
+
+Failed check_working_dir(const RunSpec& run) {
+  std::error_code ignored;
+  if (run.working_dir.empty() || std::filesystem::is_directory(run.working_dir, ignored)) {
+    return std::nullopt;
+  }
+  return usage(fmt::format("run.working_dir: {} is not a directory", run.working_dir));
+}
+
 // A script named in a job file is looked for here first, then beside the job file.
 Failed find_script(RunConfig& config) {
   std::string& script = config.job.run.script;
@@ -327,7 +345,7 @@ Failed find_script(RunConfig& config) {
   if (file_exists(base + script)) return std::nullopt;
   const std::string beside = directory_of(config.job_file) + script;
   if (!absolute && !config.job_file.empty() && file_exists(beside)) {
-    script = beside;
+    script = from_anywhere(beside, config.job.run);
     return std::nullopt;
   }
   return usage(fmt::format("the script {} does not exist{}", script,
@@ -336,13 +354,14 @@ Failed find_script(RunConfig& config) {
 
 Failed make_command(RunConfig& config, const RunOptions& options) {
   const RunSpec& run = config.job.run;
+  if (Failed failed = check_working_dir(run)) return failed;
   if (Failed failed = find_script(config)) return failed;
   if (run.no_python) {
     config.command = {run.script};
   } else {
     const auto python = find_python(options.python.empty() ? run.python : options.python);
     if (!python) return environment(python.error().message);
-    config.command = {*python, "-u"};
+    config.command = {from_anywhere(*python, run), "-u"};
     if (!run.module.empty()) config.command.emplace_back("-m");
     config.command.push_back(run.module.empty() ? run.script : run.module);
   }
