@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -351,6 +352,40 @@ def test_missing_script_missing_python_and_bad_job_file_are_told_apart(start, tm
     run = start(job).wait()
     assert run.code == 2
     assert b'job.yaml:2:1: unknown key "gpu_per_node", did you mean "gpus_per_node"?' in run.stderr
+
+
+def test_a_working_directory_changes_no_other_path(start, script, tmp_path):
+    for name in ("jobs", "work", "bin"):
+        (tmp_path / name).mkdir()
+    script("import os; print('in', os.getcwd())", "jobs/train.py")
+    job = tmp_path / "jobs" / "job.yaml"
+    job.write_text("run: {script: train.py, working_dir: work}\n")
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    run = start("--python", "bin/python", "jobs/job.yaml").wait()
+    assert run.code == 0, run.describe()
+    assert f"in {tmp_path / 'work'}".encode() in run.stdout, run.describe()
+
+
+def test_a_working_directory_that_is_none_is_a_usage_error(start, tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text("run: {module: json.tool, working_dir: /no/such/place}\n")
+    run = start(job).wait()
+    assert run.code == 2 and b"/no/such/place" in run.stderr, run.describe()
+
+
+def test_output_goes_nowhere_where_there_is_no_stdout(start, script, tmp_path):
+    """A file of the run must not take the number of a descriptor that is closed."""
+    go = tmp_path / "go"
+    run = start("--nproc-per-node", 2, script(WAITING), go,
+                preexec_fn=lambda: [os.close(fd) for fd in (0, 1, 2)])
+    ready(run, 2)
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+    for path in run.dir.rglob("*"):
+        if path.is_file() and "logs" not in path.parts:
+            assert b"rank 0 done" not in path.read_bytes(), path
+    assert run.log(0) == b"rank 0 ready\nrank 0 done\n"
 
 
 def test_an_existing_run_directory_is_refused(start, script, tmp_path):

@@ -3,6 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "cli/exit_codes.h"
@@ -33,6 +36,15 @@ std::string usage() {
   return out;
 }
 
+// What is opened later would take the number of a closed standard stream, and get its output.
+void open_missing_descriptors() {
+  int fd = -1;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
+
 int run_main(int argc, char** argv) {
   const std::string_view first = argc > 1 ? argv[1] : "";
   if (first == "--version" || first == "version") {
@@ -55,6 +67,7 @@ int run_main(int argc, char** argv) {
 }  // namespace shanty
 
 int main(int argc, char** argv) {
+  shanty::open_missing_descriptors();
   std::signal(SIGPIPE, SIG_IGN);
   return shanty::run_main(argc, argv);
 }
