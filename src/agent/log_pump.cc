@@ -150,14 +150,17 @@ void LogPump::read_stream(Stream& stream) {
   std::memcpy(buffer_.data(), stream.partial.data(), held);
   const ssize_t n = ::read(stream.pipe.get(), buffer_.data() + held, kReadBytes);
   if (n < 0) {
-    if (errno != EAGAIN && errno != EINTR) stream.pipe.reset();
+    if (errno != EAGAIN && errno != EINTR) hang_up(stream);
     return;
   }
-  if (n == 0) {
-    stream.pipe.reset();  // also leaves the epoll set
-    return;
-  }
+  if (n == 0) return hang_up(stream);
   write_lines(stream, {buffer_.data(), held + static_cast<size_t>(n)});
+}
+
+// Closing alone does not end the watch while a process between fork and exec has the pipe too.
+void LogPump::hang_up(Stream& stream) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream.pipe.get(), nullptr);
+  stream.pipe.reset();
 }
 
 // Writes the whole lines of `bytes` (what was held back and what was just read) and keeps the rest.
@@ -245,7 +248,7 @@ void LogPump::finish_drain(bool expired) {
   if (expired) {
     flush_waiting(true);
     for (auto& source : sources_) {
-      for (Stream& stream : source->streams) stream.pipe.reset();
+      for (Stream& stream : source->streams) hang_up(stream);
     }
     close_finished();
   }

@@ -60,6 +60,7 @@ class LogPump {
   void take_requests();
   int wait_ms() const;
   void read_stream(Stream& stream);
+  void hang_up(Stream& stream);
   void write_lines(Stream& stream, std::string_view bytes);
   void flush_waiting(bool everything);
   void write(Source& source, Stream& stream, std::string_view bytes);

@@ -65,6 +65,32 @@ TEST_F(LogPumpTest, KeepsEveryByteOfBinaryOutputAndOfALastLineWithoutNewline) {
   EXPECT_EQ(content(), bytes);
 }
 
+// How many descriptors the epoll instances of this process watch.
+size_t count_watched() {
+  size_t count = 0;
+  for (const std::string& fd : list_directory("/proc/self/fdinfo").value()) {
+    const auto info = read_file("/proc/self/fdinfo/" + fd, size_t{1} << 20);
+    if (!info) continue;
+    for (size_t at = info->find("tfd:"); at != std::string::npos; at = info->find("tfd:", at + 1)) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+// A process that was forked and has not yet become its program has every descriptor.
+TEST_F(LogPumpTest, WatchesNoPipeThatEndedThoughAnotherProcessHoldsIt) {
+  LogPump pump(ignore_problem);
+  const size_t before = count_watched();
+  const Fd held_out(::dup(stdout_read_.get()));
+  const Fd held_err(::dup(stderr_read_.get()));
+  start(pump);
+  out_.reset();
+  err_.reset();
+  finish(pump);
+  EXPECT_EQ(count_watched(), before);
+}
+
 TEST_F(LogPumpTest, DoesNotBreakALineOfOneStreamByTheOther) {
   LogPump pump(ignore_problem);
   start(pump);
