@@ -1,5 +1,7 @@
 #include "agent/worker_env.h"
 
+#include <cstring>
+
 #include "os/process.h"
 
 namespace shanty {
@@ -66,7 +68,9 @@ void set_hooks(std::vector<std::string>& env, const AgentSpec& spec, const Worke
   set_variable(env, "SHANTY_RING_FD", std::to_string(place.ring_fd));
   std::string path = spec.python_dir + "/shanty_boot:" + spec.python_dir;
   const std::string* users = find_variable(env, "PYTHONPATH");
-  if (users != nullptr) path += ":" + users->substr(std::string_view("PYTHONPATH=").size());
+  const std::string theirs = users == nullptr ? "" : users->substr(std::strlen("PYTHONPATH="));
+  // To Python an empty variable is none, but an empty part of one is the working directory.
+  if (!theirs.empty()) path += ":" + theirs;
   set_variable(env, "PYTHONPATH", path);
 }
 

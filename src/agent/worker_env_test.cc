@@ -49,6 +49,14 @@ TEST(WorkerLaunch, KeepsTheUsersThreadsAndPythonPathAndHidesTheSecret) {
   EXPECT_THAT(launch.env, Not(Contains(HasSubstr("secret"))));
 }
 
+// An empty part would put the working directory on sys.path.
+TEST(WorkerLaunch, AnEmptyPythonPathOfTheUserAddsNothing) {
+  const AgentSpec spec{.command = {"x"}, .python_dir = "/run/python"};
+  const WorkerLaunch launch =
+      make_worker_launch(spec, world_of_four(), {.ring_fd = 7}, {"PYTHONPATH="});
+  EXPECT_THAT(launch.env, Contains("PYTHONPATH=/run/python/shanty_boot:/run/python"));
+}
+
 TEST(WorkerLaunch, OneRankAloneKeepsAllCores) {
   gang::World world = world_of_four();
   world.local_size = 1;
