@@ -4,6 +4,8 @@
 
 #include <cctype>
 #include <cstdio>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -98,6 +100,39 @@ void add_own_options(CLI::App& app, RunOptions& o) {
   app.add_flag("!--no-hooks", o.hooks, "do not watch the training steps");
 }
 
+// `word` with the whole name of the one option of torchrun's that it begins, as Python's argparse
+// takes it; "" when it begins none or several.
+std::string with_whole_name(const CLI::App& app, std::string_view word) {
+  const std::string_view given = word.substr(0, word.find('='));
+  if (!given.starts_with("--") || given == "--") return "";
+  std::string found;
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_envname().starts_with("PET_")) continue;
+    for (const std::string& name : option->get_lnames()) {
+      if (!name.starts_with(given.substr(2))) continue;
+      if (!found.empty()) return "";
+      found = "--" + name;
+      break;
+    }
+  }
+  return found.empty() ? "" : found.append(word.substr(given.size()));
+}
+
+// Parses as often as there are names that were cut short.
+std::optional<int> parse_words(CLI::App& app, std::vector<std::string>& words) {
+  while (true) {
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    if (const auto code = parse_arguments(app, static_cast<int>(argv.size()), argv.data())) {
+      return code;
+    }
+    const std::vector<std::string> rest = app.remaining();
+    const std::string whole = rest.empty() ? "" : with_whole_name(app, rest.front());
+    if (whole.empty()) return std::nullopt;
+    words[words.size() - rest.size()] = whole;
+  }
+}
+
 }  // namespace
 
 std::variant<RunOptions, int> read_run_arguments(const Verb& verb, int argc, char** argv) {
@@ -107,7 +142,8 @@ std::variant<RunOptions, int> read_run_arguments(const Verb& verb, int argc, cha
   app->prefix_command();
   add_torchrun_options(*app, options, ignored);
   add_own_options(*app, options);
-  if (const auto code = parse_arguments(*app, argc, argv)) return *code;
+  std::vector<std::string> words(argv, argv + argc);
+  if (const auto code = parse_words(*app, words)) return *code;
 
   std::vector<std::string> rest = app->remaining();
   if (!rest.empty() && rest.front() == "--") rest.erase(rest.begin());

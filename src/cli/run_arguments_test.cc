@@ -53,6 +53,20 @@ TEST(RunArguments, OptionsMayBeSpelledWithDashesOrUnderscores) {
   EXPECT_TRUE(options({"--no_python", "x"}).no_python);
 }
 
+TEST(RunArguments, TorchrunsOptionsMayBeCutShortWhileTheyAreTold) {
+  const RunOptions o = options({"--nnode", "2", "--nproc_per=4", "--standalon", "--max-r", "3",
+                                "--inject", "kill:rank=0", "x.py", "--nnode", "9"});
+  EXPECT_EQ(o.nnodes, "2");
+  EXPECT_EQ(o.nproc_per_node, "4");
+  EXPECT_TRUE(o.standalone);
+  EXPECT_EQ(o.max_restarts, 3);
+  EXPECT_THAT(o.injects, ElementsAre("kill:rank=0"));
+  EXPECT_THAT(o.args, ElementsAre("--nnode", "9"));
+  for (const char* unclear : {"--rdzv", "--m", "--", "--nnodesx"}) {
+    EXPECT_EQ(exit_code({unclear, "2"}), unclear == std::string("--") ? -1 : kExitUsage) << unclear;
+  }
+}
+
 TEST(RunArguments, WhatFollowsTheScriptIsTheScripts) {
   const RunOptions o = options(
       {"--max-restarts=3", "x.py", "--nnodes", "9", "-m", "--help", "--", "--max_restarts=1"});
