@@ -15,6 +15,8 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/units.h"
+#include "cluster/cluster.h"
+#include "cluster/visible_gpus.h"
 #include "job/parse.h"
 #include "os/files.h"
 #include "os/process.h"
@@ -70,12 +72,7 @@ bool in_path(const std::string& program) {
 }
 
 int count_gpus() {
-  const auto names = list_directory("/dev");
-  if (!names) return 0;
-  return static_cast<int>(std::count_if(names->begin(), names->end(), [](const std::string& name) {
-    return name.starts_with("nvidia") && name.size() > 6 &&
-           std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
-  }));
+  return static_cast<int>(visible_gpus(read_cluster().gpus, std::getenv("CUDA_VISIBLE_DEVICES")));
 }
 
 Failed read_job(RunConfig& config, const RunOptions& options) {
@@ -131,9 +128,11 @@ Failed read_slots(RunConfig& config, const RunOptions& options) {
     const int cpus = static_cast<int>(std::thread::hardware_concurrency());
     std::optional<long> number = read_integer(text);
     if (text == "cpu") number = cpus;
-    if (text == "gpu") number = count_gpus();
-    if (text == "auto") number = count_gpus() > 0 ? count_gpus() : cpus;
-    if (text == "gpu" && *number == 0) return environment("--nproc-per-node gpu: no GPU here");
+    const int gpus = text == "gpu" || text == "auto" ? count_gpus() : 0;
+    if (text == "gpu") number = gpus;
+    if (text == "auto") number = gpus > 0 ? gpus : cpus;
+    if (text == "gpu" && *number == 0)
+      return environment("--nproc-per-node gpu: no GPU is visible here");
     if (!number || *number < 1 || *number > kMaxSlots) {
       return usage(
           fmt::format("--nproc-per-node {}: expected a number from 1 to {}, or auto, cpu, gpu",
