@@ -155,3 +155,34 @@ def test_random_kills_never_leave_an_orphan_or_a_false_account(job, seed):
     else:
         assert (run.code == 0) == (report["outcome"] == "succeeded"), run.describe()
         assert run.code == 0, run.describe()
+
+
+def test_a_checkpoint_engine_that_always_dies_is_not_started_for_ever(start, script):
+    run = start(script("""
+        import os, signal, socket, time
+        from pathlib import Path
+
+        def engines():
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                try:
+                    parent = int(stat.read_text().rpartition(")")[2].split()[1])
+                    words = (stat.parent / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if parent == os.getppid() and b"ckpt-engine" in words:
+                    yield int(stat.parent.name)
+
+        killed = set()
+        try:
+            while len(killed) < 200:
+                with socket.socket(socket.AF_UNIX) as knock:
+                    knock.connect("\\0" + os.environ["SHANTY_CKPT_SOCKET"])
+                    for engine in set(engines()) - killed:
+                        os.kill(engine, signal.SIGKILL)
+                        killed.add(engine)
+        except ConnectionRefusedError:
+            print("refused after", len(killed))
+    """)).wait()
+    assert b"refused after" in run.stdout, run.describe()
+    assert b"not started again" in run.stderr, run.describe()
+    run.assert_nothing_left()

@@ -27,8 +27,8 @@ namespace {
 
 constexpr size_t kNameBytes = 16;
 constexpr int kBacklog = 4096;
-// What it is writing when all workers have ended; more would hold up the end of the job.
-constexpr int kFinishLimitMs = 60'000;
+constexpr size_t kMaxStarts = 20;
+constexpr Duration kStartWindow = std::chrono::seconds(60);
 
 Result<Fd> listen_abstract(const std::string& name) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -56,7 +56,7 @@ struct CheckpointHost::Listener {
 };
 
 CheckpointHost::CheckpointHost(boost::asio::io_context& io, std::function<void(pid_t)> on_started)
-    : on_started_(std::move(on_started)) {
+    : on_started_(std::move(on_started)), starts_(kMaxStarts, kStartWindow) {
   const std::string name = "shanty-ckpt-" + hex(secure_random_bytes(kNameBytes));
   auto fd = listen_abstract(name);
   if (!fd) return;  // a Checkpointer then starts an engine of its own
@@ -80,6 +80,9 @@ void CheckpointHost::wait_for_knock() {
 }
 
 Status CheckpointHost::start() {
+  if (!starts_.allow(system_clock().now())) {
+    return Error{"the checkpoint engine ends as often as it is started; it is not started again"};
+  }
   const int fd = listener_->descriptor.native_handle();
   const auto engine =
       spawn({.argv = {TRY(own_executable()), "ckpt-engine", "--listen-fd", std::to_string(fd),
@@ -106,7 +109,7 @@ void CheckpointHost::finish() {
   ::kill(pid_, SIGTERM);
   if (const auto pidfd = open_pidfd(pid_); pidfd.ok()) {
     pollfd end{pidfd->get(), POLLIN, 0};
-    ::poll(&end, 1, kFinishLimitMs);
+    ::poll(&end, 1, static_cast<int>(std::chrono::milliseconds(kFinishLimit).count()));
   }
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include <sys/types.h>
 
+#include "base/budget.h"
 #include "base/result.h"
 #include "os/fd.h"
 
@@ -27,12 +29,14 @@ class CheckpointHost {
   const std::string& socket_name() const { return name_; }
   // The engine's process, 0 while there is none. A child of this one, but no worker's.
   pid_t pid() const { return pid_; }
-  // It was reaped: the next knock starts another.
+  // It was reaped: the next knock starts another, unless they end as fast as they are started.
   void ended();
   // No more knocks.
   void close();
-  // Has the engine finish what it is writing, and blocks until it has ended.
+  // Has the engine finish what it is writing, and blocks until it has ended, at most kFinishLimit.
   void finish();
+  // What it is writing when all workers have ended; more would hold up the end of the job.
+  static constexpr std::chrono::seconds kFinishLimit{60};
 
  private:
   void wait_for_knock();
@@ -43,6 +47,7 @@ class CheckpointHost {
   std::string name_;
   std::unique_ptr<Listener> listener_;
   pid_t pid_ = 0;
+  Budget starts_;
 };
 
 }  // namespace shanty

@@ -1,7 +1,6 @@
 #include "launch/supervisor.h"
 
 #include <csignal>
-#include <deque>
 #include <map>
 #include <optional>
 
@@ -14,6 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/agent_spec.h"
+#include "agent/checkpoint_host.h"
+#include "base/budget.h"
 #include "base/clock.h"
 #include "coordinator/coordinator_shell.h"
 #include "coordinator/coordinator_spec.h"
@@ -36,22 +37,20 @@ constexpr std::chrono::milliseconds kSweepEvery{5};
 // timeout(1) and some batch systems send a signal to the command and again to its group.
 constexpr Duration kSameSignal = std::chrono::milliseconds(200);
 constexpr Duration kComebackDelay = std::chrono::seconds(8);
-constexpr Duration kAgentGoodbyeLimit = std::chrono::seconds(10);
+// An agent may have a checkpoint to finish.
+constexpr Duration kAgentGoodbyeLimit = CheckpointHost::kFinishLimit + std::chrono::seconds(10);
 
-// Allows kMaxRespawns within kRespawnWindow.
-class RespawnBudget {
- public:
-  bool allow() {
-    const TimePoint now = system_clock().now();
-    while (!times_.empty() && now - times_.front() > kRespawnWindow) times_.pop_front();
-    if (times_.size() >= kMaxRespawns) return false;
-    times_.push_back(now);
-    return true;
-  }
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
 
- private:
-  std::deque<TimePoint> times_;
-};
+std::vector<int> watched_signals() {
+  std::vector<int> signals = {SIGCHLD, SIGTERM, SIGINT, SIGQUIT};
+  // A process that was told to ignore it, as by nohup, is to outlive its terminal.
+  if (!is_ignored(SIGHUP)) signals.push_back(SIGHUP);
+  return signals;
+}
 
 }  // namespace
 
@@ -224,7 +223,7 @@ class Supervisor::Impl {
       failure_ = "the coordinator could not start; its reason is above";
       return end(3);
     }
-    if (stop_signals_ > 2 || !coordinator_budget_.allow()) {
+    if (stop_signals_ > 2 || !coordinator_budget_.allow(system_clock().now())) {
       return give_up("the coordinator was ended by " + signal_name(child.signal) +
                      " and is not started again");
     }
@@ -256,7 +255,8 @@ class Supervisor::Impl {
       if (!hosted_) end(1);
       return;
     }
-    if (!agent_budget_.allow()) return give_up(what + " and is not started again");
+    if (!agent_budget_.allow(system_clock().now()))
+      return give_up(what + " and is not started again");
     record(event_kind::kAgentRestarted, what + "; starting it again");
     respawns_.push_back(node);
   }
@@ -270,7 +270,8 @@ class Supervisor::Impl {
     comeback_->async_wait([this](boost::system::error_code error) {
       if (error || ending_ || stop_signals_ > 0) return;
       for (const int left : std::exchange(left_, {})) {
-        if (!agent_budget_.allow()) return give_up("an agent leaves as often as it is started");
+        if (!agent_budget_.allow(system_clock().now()))
+          return give_up("an agent leaves as often as it is started");
         record(event_kind::kAgentRestarted,
                fmt::format("the agent of node {} left while the job goes on; starting it again",
                            left));
@@ -376,8 +377,8 @@ class Supervisor::Impl {
   std::vector<int> left_;        // nodes whose agent left by itself
   std::optional<asio::steady_timer> comeback_;
   std::vector<int> respawns_;  // nodes whose agent is to be started again
-  RespawnBudget coordinator_budget_;
-  RespawnBudget agent_budget_;
+  Budget coordinator_budget_{kMaxRespawns, kRespawnWindow};
+  Budget agent_budget_{kMaxRespawns, kRespawnWindow};
   int stop_signals_ = 0;
   TimePoint last_stop_signal_;
   bool hosted_ = false;
