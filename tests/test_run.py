@@ -170,6 +170,17 @@ def test_sigterm_passes_on_and_the_job_is_stopped(start, script, tmp_path):
     run.assert_nothing_left()
 
 
+def test_nohup_keeps_a_job_from_the_end_of_its_terminal(start, script, tmp_path):
+    go = tmp_path / "go"
+    run = start("--nproc-per-node", 2, script(WAITING), go,
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    ready(run, 2)
+    run.process.send_signal(signal.SIGHUP)
+    go.touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+
+
 def test_a_signal_that_comes_twice_at_once_is_one_signal(start, script):
     """timeout(1) signals the command and then its process group."""
     run = start(
@@ -205,7 +216,7 @@ def test_what_ignores_sigterm_is_killed_after_the_grace_period(start, script):
         """),
     )
     ready(run, 2)
-    run.process.send_signal(signal.SIGINT)
+    run.process.send_signal(signal.SIGTERM)
     run.wait()
     assert run.report()["outcome"] == "stopped"
     run.assert_nothing_left()

@@ -60,7 +60,7 @@ class Supervisor::Impl {
       : config_(config),
         run_(run),
         token_(std::move(token)),
-        signals_(io_, {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}),
+        signals_(io_, watched_signals()),
         timer_(io_),
         token_keeper_(io_) {}
 

@@ -4,7 +4,7 @@
 
 namespace shanty::net {
 
-SignalWatch::SignalWatch(boost::asio::io_context& io, std::initializer_list<int> signals)
+SignalWatch::SignalWatch(boost::asio::io_context& io, const std::vector<int>& signals)
     : signals_(io) {
   for (const int signal : signals) signals_.add(signal);
 }

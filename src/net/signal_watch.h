@@ -1,7 +1,7 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -13,7 +13,7 @@ namespace shanty::net {
 class SignalWatch {
  public:
   // From here on these signals end nothing any more; those that come before start() wait for it.
-  SignalWatch(boost::asio::io_context& io, std::initializer_list<int> signals);
+  SignalWatch(boost::asio::io_context& io, const std::vector<int>& signals);
 
   // Calls `on_signal` from the loop, once for each signal.
   void start(std::function<void(int signal)> on_signal);
