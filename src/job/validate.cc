@@ -55,6 +55,7 @@ class Validator {
     check_data();
     check_checkpoint();
     check_failures();
+    check_restart();
     check_schedule();
   }
 
@@ -248,6 +249,13 @@ class Validator {
     if (job_.failures.per_day && job_.failures.mtbf_s) {
       error("failures.mtbf", "failures.per_day and failures.mtbf say the same thing",
             "remove one of them");
+    }
+  }
+
+  void check_restart() {
+    if (job_.restart.hang_after_s) {
+      warn("restart.hang_after", "restart.hang_after has no effect yet: a hung job goes on hanging",
+           "shanty doctor says which rank hangs, and on what");
     }
   }
 
