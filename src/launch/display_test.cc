@@ -51,7 +51,7 @@ class DisplayTest : public ::testing::Test {
   RunDir run_that_printed(const std::string& text) {
     RunDir run = *RunDir::create(directory_ + "/run", {.run_id = "r", .job_name = "j"});
     EXPECT_TRUE(run.make_generation(1).ok());
-    auto log = *RankLogWriter::open(run.log(1, 0), run.log_index(1, 0), 1);
+    auto log = RankLogWriter::open(run.log(1, 0), run.log_index(1, 0), 1).value();
     EXPECT_TRUE(log.append(LogStream::kStdout, text, 1).ok());
     EXPECT_TRUE(log.finish(1).ok());
     return run;
