@@ -16,22 +16,29 @@ from shanty.checkpoint.dtypes import dtype_of, word_of
 from shanty.checkpoint.errors import CheckpointError
 
 _TAG = "__shanty__"
-_PLAIN = {bool, int, str, type(None)}
+_PLAIN = {bool, type(None)}
+# What every reader of JSON keeps: more becomes a rounded number.
+_MIN_INT, _MAX_INT = -(1 << 63), (1 << 64) - 1
 
 
 def encode(value: Any, where: str, allow_pickle: bool = False) -> Any:
     """JSON for numbers, strings, bytes, tuples, dicts with any keys, tensors and NumPy arrays.
     `where` names the value in the error for anything else; with `allow_pickle` that is pickled."""
     kind = type(value)
-    if kind in _PLAIN:
+    if _is_plain(value):
         return value
+    if kind is int:
+        return {_TAG: "int", "value": str(value)}
+    if kind is str:
+        data = value.encode("utf-8", "surrogatepass")
+        return {_TAG: "str", "data": base64.b64encode(data).decode()}
     if kind is float:
         return value if math.isfinite(value) else {_TAG: "float", "value": repr(value)}
     if kind is list:
-        if _PLAIN.issuperset(map(type, value)):
+        if all(map(_is_plain, value)):
             return list(value)
         return [encode(v, f"{where}[{i}]", allow_pickle) for i, v in enumerate(value)]
-    if kind is dict and _TAG not in value and all(type(k) is str for k in value):
+    if kind is dict and _TAG not in value and all(type(k) is str and _is_plain(k) for k in value):
         return {k: encode(v, f"{where}.{k}", allow_pickle) for k, v in value.items()}
     if kind is tuple:
         return {_TAG: "tuple", "items": encode(list(value), where, allow_pickle)}
@@ -60,6 +67,15 @@ def encode(value: Any, where: str, allow_pickle: bool = False) -> Any:
     )
 
 
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is int:
+        return _MIN_INT <= value <= _MAX_INT  # type: ignore[no-any-return]
+    if kind is str:
+        return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+    return kind in _PLAIN
+
+
 def decode(value: Any, allow_pickle: bool = False) -> Any:
     """What `encode` was given. Pickles are refused unless allowed: they can run any code."""
     if isinstance(value, list):
@@ -71,6 +87,10 @@ def decode(value: Any, allow_pickle: bool = False) -> Any:
         return {k: decode(v, allow_pickle) for k, v in value.items()}
     if tag == "float":
         return float(value["value"])
+    if tag == "int":
+        return int(value["value"])
+    if tag == "str":
+        return base64.b64decode(value["data"]).decode("utf-8", "surrogatepass")
     if tag == "bytes":
         return base64.b64decode(value["data"])
     if tag == "tensor":
