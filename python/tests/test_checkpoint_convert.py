@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from pathlib import Path
@@ -78,6 +79,56 @@ def test_a_cut_safetensors_file_is_an_error(tmp_path: Path, size: int) -> None:
     path.write_bytes(whole[:-1])
     with pytest.raises(CheckpointError, match="lies outside"):
         convert.read_safetensors(path)
+
+
+def safetensors(header: object, data: bytes = bytes(64)) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"no json",
+        b"\xff\xfe",
+        [],
+        {"w": 5},
+        {"w": {"dtype": "F32", "shape": [2]}},
+        {"w": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}},
+        {"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 7]}},
+        {"w": {"dtype": "F32", "shape": [2], "data_offsets": ["a", "b"]}},
+        {"w": {"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]}},
+        {"w": {"dtype": ["F32"], "shape": [2], "data_offsets": [0, 8]}},
+        {"__metadata__": 7},
+        {"__metadata__": {"DCP_SHARDING_INFO": "{"}},
+    ],
+)
+def test_a_strange_safetensors_header_is_an_error(tmp_path: Path, header: object) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(safetensors(header))
+    with pytest.raises(CheckpointError, match="cannot read"):
+        convert.read_safetensors(path)
+
+
+def test_tied_tensors_come_under_all_their_names(tmp_path: Path) -> None:
+    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    header = {"__metadata__": {"format": "pt", "head": "w"}, "w": entry}
+    (tmp_path / "x.safetensors").write_bytes(safetensors(header, bytes(8)))
+    assert convert.read_any(tmp_path, False).model.keys() == {"w", "head"}
+
+
+def test_parts_of_a_sharded_tensor_are_not_taken_for_the_whole(tmp_path: Path) -> None:
+    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    for rank in (1, 2):
+        (tmp_path / f"{rank}.safetensors").write_bytes(safetensors({"w": entry}, bytes(8)))
+    with pytest.raises(CheckpointError, match="w is in several files"):
+        convert.read_any(tmp_path, False)
+    (tmp_path / "1.safetensors").unlink()
+    info = {"w": {"saved_offsets": [2], "logical_fqn": "w"}}
+    header = {"__metadata__": {"DCP_SHARDING_INFO": json.dumps(info)}, "w": entry}
+    (tmp_path / "2.safetensors").write_bytes(safetensors(header, bytes(8)))
+    with pytest.raises(CheckpointError, match="only a part of w"):
+        convert.read_any(tmp_path, False)
 
 
 class Net(torch.nn.Module):

@@ -70,7 +70,14 @@ def read_any(path: Path, allow_pickle: bool) -> Content:
             return read_dcp(path, allow_pickle)
         found: dict[str, Tensor] = {}
         for file in sorted(path.glob("*.safetensors")):
-            found.update(read_safetensors(file))
+            tensors = read_safetensors(file)
+            twice = sorted(found.keys() & tensors.keys())
+            if twice:
+                raise CheckpointError(
+                    f"cannot import {path}: {twice[0]} is in several files, as a sharded tensor's "
+                    "parts are; put them together first (torch's consolidate_safetensors_files)"
+                )
+            found.update(tensors)
         if found:
             return Content(found)
         raise CheckpointError(f"cannot import {path}: neither .metadata nor *.safetensors in it")
@@ -98,6 +105,7 @@ def _more_than_plain(path: Path) -> CheckpointError:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """Tied tensors under all of their names, as safetensors.torch.save_model tells them."""
     size = path.stat().st_size
     if size < 8:
         raise CheckpointError(f"cannot read {path}: it is no .safetensors file")
@@ -107,22 +115,46 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     length = int.from_bytes(memory[:8], "little")
     if length > size - 8:
         raise CheckpointError(f"cannot read {path}: its header is cut short")
-    header = json.loads(memory[8 : 8 + length])
-    found = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        if not 0 <= begin <= end <= size - 8 - length:
-            raise CheckpointError(f"cannot read {path}: {name} lies outside of it")
-        dtype, shape = dtype_of(entry["dtype"], name), entry["shape"]
-        if begin == end:
-            found[name] = torch.empty(shape, dtype=dtype)
-            continue
-        raw = torch.frombuffer(memory, dtype=torch.uint8, offset=8 + length + begin, count=end - begin)
-        # A view must begin at a multiple of its element, and an old file's data may not.
-        found[name] = raw.clone().view(dtype).reshape(shape)
+    try:
+        header = json.loads(memory[8 : 8 + length])
+        more = header.pop("__metadata__", {})
+        _check_whole(path, more)
+        found = {
+            name: _read_entry(memory, 8 + length, name, entry) for name, entry in header.items()
+        }
+        found.update({n: found[kept] for n, kept in more.items() if kept in found and n not in found})
+    except CheckpointError as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from None
+    except (AttributeError, KeyError, RecursionError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"cannot read {path}: its header is not that of a .safetensors file "
+            f"({type(error).__name__}: {error})"
+        ) from None
     return found
+
+
+def _read_entry(memory: mmap.mmap, data: int, name: str, entry: dict[str, Any]) -> Tensor:
+    begin, end = entry["data_offsets"]
+    if not 0 <= begin <= end <= len(memory) - data:
+        raise CheckpointError(f"{name} lies outside of it")
+    dtype, shape = dtype_of(entry["dtype"], name), entry["shape"]
+    if begin == end:
+        return torch.empty(shape, dtype=dtype)
+    raw = torch.frombuffer(memory, dtype=torch.uint8, offset=data + begin, count=end - begin)
+    # A view must begin at a multiple of its element, and an old file's data may not.
+    return raw.clone().view(dtype).reshape(shape)
+
+
+def _check_whole(path: Path, metadata: dict[str, str]) -> None:
+    """PyTorch's DCP writes the parts of a sharded tensor under one name into files of their own, and
+    says nowhere how many there are."""
+    pieces = json.loads(metadata.get("DCP_SHARDING_INFO", "{}"))
+    for key, piece in pieces.items():
+        if any(piece["saved_offsets"]) or key != piece["logical_fqn"]:
+            raise CheckpointError(
+                f"it has only a part of {piece['logical_fqn']}; shanty ckpt export of the whole "
+                "checkpoint, or torch's consolidate_safetensors_files, puts the parts together"
+            )
 
 
 class _Metadata(pickle.Unpickler):
