@@ -115,6 +115,10 @@ class Attached:
             },
             "extra": encode(self._extra_now(), "extra", pickles),
             "ddp": self._buckets.saved(self.modules),
+            "modules": {
+                name: encode(module.get_extra_state(), f"the extra state of {name}", pickles)
+                for name, module in models.speaking.items()
+            },
         }
         for kind, ones in self._others.items():
             state[kind] = {
@@ -163,17 +167,10 @@ class Attached:
         if shared.get("format", FORMAT) > FORMAT:
             raise CheckpointError("cannot load this checkpoint: a newer version of shanty wrote it")
         same_world = shared["world_size"] == world.size and own is not None
-        mine = (own or {}).get("shared") if same_world else None
-        findings = []
-        state = mine or shared
+        state = _nearest(shared, own, world)
         self._apply_optimizers(state, models)
-        for kind, ones in self._others.items():
-            for key, one in ones:
-                if key not in state[kind]:
-                    raise CheckpointError(
-                        f"cannot load: the checkpoint has none of the {kind} {key}"
-                    )
-                one.load_state_dict(decode(state[kind][key], self._allow_pickle))
+        findings = self._apply_modules(state.get("modules", {}), models)
+        findings += self._apply_others(state)
         findings += self._apply_loader(shared, own if same_world else None)
         self._apply_extra(decode(state["extra"], self._allow_pickle))
         if self._rng and same_world and "rng" in (own or {}):
@@ -186,14 +183,38 @@ class Attached:
             )
         return findings
 
-    def extra_of(self, shared: dict[str, Any]) -> Any:
-        return decode(shared["extra"], self._allow_pickle)
+    def extra_of(self, shared: dict[str, Any], own: dict[str, Any] | None, world: World) -> Any:
+        return decode(_nearest(shared, own, world)["extra"], self._allow_pickle)
 
     def _apply_optimizers(self, state: dict[str, Any], models: Collected) -> None:
         for _, key, optimizer in self.optimizers:
             if key not in state["optimizers"]:
                 raise CheckpointError(f'cannot load: the checkpoint has no optimizer "{key}"')
             apply_json(optimizer, state["optimizers"][key], models, self._allow_pickle)
+
+    def _apply_modules(self, saved: dict[str, Any], models: Collected) -> list[str]:
+        findings = []
+        for name, module in models.speaking.items():
+            if name in saved:
+                module.set_extra_state(decode(saved[name], self._allow_pickle))
+            else:
+                findings.append(f"the checkpoint has no extra state of {name or 'the model'}")
+        return findings
+
+    def _apply_others(self, state: dict[str, Any]) -> list[str]:
+        findings = []
+        for kind, ones in self._others.items():
+            for key, one in ones:
+                if key not in state[kind]:
+                    raise CheckpointError(
+                        f"cannot load: the checkpoint has none of the {kind} {key}"
+                    )
+                saved = decode(state[kind][key], self._allow_pickle)
+                if kind == "scalers" and not saved and one.is_enabled():
+                    findings.append("the scaler begins anew: it was disabled when this was saved")
+                else:
+                    one.load_state_dict(saved)
+        return findings
 
     def _apply_loader(self, shared: dict[str, Any], own: dict[str, Any] | None) -> list[str]:
         if self._loader is None:
@@ -219,6 +240,15 @@ class Attached:
         elif isinstance(self._extra, dict) and isinstance(value, dict):
             self._extra.clear()
             self._extra.update(value)
+
+
+def _nearest(
+    shared: dict[str, Any], own: dict[str, Any] | None, world: World
+) -> dict[str, Any]:
+    """What this rank itself saved of what is told once for all; rank 0's where there is none."""
+    if own is not None and shared["world_size"] == world.size:
+        return own.get("shared") or shared
+    return shared
 
 
 def _several(value: Any) -> list[tuple[str, Any]]:

@@ -43,6 +43,8 @@ class Collected:
     aliases: dict[str, str] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)  # by the id of a parameter
     flats: dict[int, Flat] = field(default_factory=dict)  # likewise
+    # Modules that say themselves what else they have (get_extra_state), by name.
+    speaking: dict[str, nn.Module] = field(default_factory=dict)
 
 
 def collect_modules(modules: list[tuple[str, nn.Module]]) -> Collected:
@@ -51,6 +53,7 @@ def collect_modules(modules: list[tuple[str, nn.Module]]) -> Collected:
     owner: dict[Any, str] = {}
     for prefix, module in modules:
         shared = _prepare_sharded(module, found.flats)
+        found.speaking.update(_speaking(module, prefix))
         for name, tensor, is_buffer in _walk(module, prefix):
             if not is_buffer:
                 found.names.setdefault(id(tensor), name)
@@ -74,17 +77,30 @@ def share_of(flat: Flat | None) -> str:
 
 def _walk(module: nn.Module, prefix: str) -> Iterator[tuple[str, Tensor, bool]]:
     """Not named_parameters(): that gives a tied tensor once, and wrappers' names."""
-    bare = bool({base.__name__ for base in type(module).__mro__} & _REPLICATING)
     for name, parameter in module._parameters.items():
         if parameter is not None:
             yield prefix + name, parameter, False
     for name, buffer in module._buffers.items():
         if buffer is not None and name not in module._non_persistent_buffers_set:
             yield prefix + name, buffer, True
+    for below, child in _children(module, prefix):
+        yield from _walk(child, below)
+
+
+def _speaking(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    if type(module).get_extra_state is not nn.Module.get_extra_state:
+        yield prefix.rstrip("."), module
+    for below, child in _children(module, prefix):
+        yield from _speaking(child, below)
+
+
+def _children(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    """With the prefix of what is in them."""
+    bare = bool({base.__name__ for base in type(module).__mro__} & _REPLICATING)
     for name, child in module._modules.items():
         if child is not None:
             nameless = name in _NAMELESS or (bare and name == "module")
-            yield from _walk(child, prefix if nameless else f"{prefix}{name}.")
+            yield prefix if nameless else f"{prefix}{name}.", child
 
 
 def _identity(tensor: Tensor, shared: dict[int, int]) -> Any:

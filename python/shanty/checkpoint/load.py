@@ -72,14 +72,18 @@ def load(
             _check_none(step, attempt, [*earlier, *findings])
             return None
         fit = _fit(attached, world, answer) if not failure else Fit(damage=failure)
-        fits = world.gather(fit)
-        findings += _judge(fits, strict)
-        # All or none. Before the tensors are read, so that nothing is left of it but the order.
-        if not failure and all(one.buckets == fit.buckets and not one.damage for one in fits):
-            attached.restore_buckets(answer["global"], fit.buckets)
-        outcome = _fill(connection, world, attached, answer, fit) if not failure else fit
-        outcomes = world.gather(Fit(outcome.error, outcome.damage))
-        _raise_errors(outcomes)
+        try:
+            fits = world.gather(fit)
+            findings += _judge(fits, strict)
+            # All or none. Before the tensors are read, so that nothing is left of it but the order.
+            if not failure and all(one.buckets == fit.buckets and not one.damage for one in fits):
+                attached.restore_buckets(answer["global"], fit.buckets)
+            outcome = _fill(connection, world, attached, answer, fit) if not failure else fit
+            outcomes = world.gather(Fit(outcome.error, outcome.damage))
+            _raise_errors(outcomes)
+        except CheckpointError:
+            _let_go(connection)
+            raise
         damages = [o.damage for o in outcomes if o.damage]
         whole = connection.ask("release", STORAGE_LIMIT_S, ok=not damages).fields["all_ok"]
         if not damages and whole:
@@ -90,11 +94,19 @@ def load(
                 shared.get("samples"),
                 answer["source"],
                 _once([*earlier, *findings, *fit.findings, *outcome.findings]),
-                attached.extra_of(shared),
+                attached.extra_of(shared, answer.get("state"), world),
                 shared.get("metrics", {}),
             )
         earlier += [*findings, *damages]
     raise CheckpointError("; ".join([f"{MAX_CANDIDATES} checkpoints are damaged", *_once(earlier)]))
+
+
+def _let_go(connection: Connection) -> None:
+    """All ranks end the load: nobody reads that checkpoint any more, and it may be pruned."""
+    try:
+        connection.ask("release", STORAGE_LIMIT_S, ok=False)
+    except CheckpointError:
+        pass  # The load's error is the one to tell.
 
 
 def _check_none(step: int | None, attempt: int, findings: list[str]) -> None:
@@ -135,6 +147,9 @@ def _fit(attached: Attached, world: World, answer: dict[str, Any]) -> Fit:
         entries, models = attached.tensors()
     except CheckpointError as error:
         fit.error = str(error)
+        return fit
+    except Exception as error:
+        fit.error = f"cannot load: {type(error).__name__}: {error}"
         return fit
     fit.buckets = attached.other_buckets(shared, world)
     aliases = answer.get("aliases") or {}
@@ -208,6 +223,8 @@ def _fill(
         outcome.damage = str(error)
     except CheckpointError as error:
         outcome.error = str(error)
+    except Exception as error:  # Of an attached object: the other ranks must hear of it.
+        outcome.error = f"cannot load: {type(error).__name__}: {error}"
     return outcome
 
 
