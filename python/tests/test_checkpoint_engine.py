@@ -18,6 +18,7 @@ from ring_reader import environment
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
 import shanty  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -258,6 +259,75 @@ def test_another_engine_takes_a_killed_ones_place(
     assert capfd.readouterr().err.count("the checkpoint of step") == 1
     listed = [path.name[:14] for path in sorted(tmp_path.glob("step-*"))]
     assert listed == ["step-000000001", "step-000000003"]
+
+
+@pytest.mark.usefixtures("binary")
+def test_a_step_may_be_saved_again_at_once(tmp_path: Path) -> None:
+    model = nn.Linear(1024, 2048)
+    with shanty.Checkpointer(tmp_path).attach(model) as checkpointer:
+        handles = [checkpointer.save(10), checkpointer.save(10, metrics={"loss": 1})]
+        for handle in handles:
+            handle.wait(60)
+        found = checkpointer.load()
+        assert found is not None and found.metrics == {"loss": 1}
+
+
+class Amax(nn.Module):
+    """As modules that compute in fp8 do it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history = [1.0]
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"history": self.history}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.history = state["history"]
+
+
+@pytest.mark.usefixtures("binary")
+def test_state_that_is_no_tensor_comes_back_through_the_engine(tmp_path: Path) -> None:
+    generator = np.random.Generator(np.random.PCG64(5))
+    model = nn.Sequential(nn.Linear(3, 3), Amax())
+    extra = {"large": [1 << 70, -(1 << 65)], "odd": "\ud800"}
+    before = {**extra}
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    checkpointer = shanty.Checkpointer(tmp_path)
+    with checkpointer.attach(model, rng=[generator], extra=extra, scaler=scaler):
+        model[1].history = [7.0]
+        checkpointer.save(1).wait(60)
+        drawn = generator.random(4).tolist()
+        model[1].history = [0.0]
+        extra.clear()
+        found = checkpointer.load()
+        assert found is not None and found.findings == []
+        assert (extra, model[1].history) == (before, [7.0])
+        assert generator.random(4).tolist() == drawn
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with shanty.Checkpointer(tmp_path).attach(model, scaler=scaler) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None and "the scaler begins anew" in found.findings[0]
+        assert scaler.get_scale() == 4
+
+
+class Broken:
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise ZeroDivisionError("of an attached object")
+
+
+@pytest.mark.usefixtures("binary")
+def test_a_load_that_fails_holds_nothing_back(tmp_path: Path) -> None:
+    with shanty.Checkpointer(tmp_path).attach(nn.Linear(3, 3)) as checkpointer:
+        checkpointer.save(1).wait(60)
+    for wrong in ({"model": nn.Linear(4, 3)}, {"model": nn.Linear(3, 3), "extra": Broken()}):
+        with shanty.Checkpointer(tmp_path).attach(**wrong) as checkpointer:
+            with pytest.raises(shanty.CheckpointError, match="cannot load"):
+                checkpointer.load()
+            assert not list(tmp_path.glob("step-*/.lease-*"))
 
 
 @pytest.mark.usefixtures("binary")

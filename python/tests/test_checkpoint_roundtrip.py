@@ -254,6 +254,33 @@ def test_an_engine_that_hangs_ends_the_wait_with_an_error(
     checkpointer.close()
 
 
+def test_the_wait_for_a_copy_grows_with_its_size(double: Double) -> None:
+    saver = Saver(connect(double, 0, 1), Copies("", 0, 1), False)
+    assert saver._fence_limit_s() == save_module.FENCE_LIMIT_S
+    saver.slot_bytes = 80 << 30  # at the speed of memory that was never touched: minutes
+    assert saver._fence_limit_s() > 600
+
+
+def test_a_save_that_cannot_begin_is_told_to_the_other_ranks(
+    tmp_path: Path, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Saver, "_fill", lambda *_: (_ for _ in ()).throw(CheckpointError("no")))
+    with Run().attach(Checkpointer(tmp_path)) as checkpointer:
+        assert checkpointer.save(1).error == "no"
+    (told,) = [r for r in double.store.requests if r["op"] == "abandon"]
+    assert (told["step"], told["why"]) == (1, "no")
+
+
+def test_each_rank_finds_the_extra_that_it_saved() -> None:
+    attached, shared = Attached(False), {"world_size": 2, "extra": "of rank 0"}
+    own = {"shared": {**shared, "extra": "of rank 1"}}
+    world: Any = types.SimpleNamespace(size=2)
+    assert attached.extra_of(shared, own, world) == "of rank 1"
+    assert attached.extra_of(shared, {"shared": None}, world) == "of rank 0"
+    world.size = 3
+    assert attached.extra_of(shared, own, world) == "of rank 0"
+
+
 def test_training_goes_on_when_the_engine_dies(
     tmp_path: Path, double: Double, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,8 @@ constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
 constexpr Duration kGoodbyeLimit = std::chrono::seconds(8);
 // Without a connection for so long, the leader is gone with its node or its job.
 constexpr Duration kLostLimit = std::chrono::seconds(30);
+// Nothing lies between two processes of one machine: the other one has ended.
+constexpr Duration kLoopbackLostLimit = std::chrono::seconds(5);
 constexpr Duration kLookEvery = std::chrono::seconds(1);
 // The first word on each connection: no question, it only tells the rank.
 constexpr std::string_view kHere = "here";
@@ -163,7 +165,9 @@ class Server : public ChannelServer {
 class Client : public ChannelClient {
  public:
   explicit Client(Options options)
-      : rank_(options.rank), where_(net::join_host_port(options.host, options.port)) {
+      : rank_(options.rank),
+        where_(net::join_host_port(options.host, options.port)),
+        lost_limit_(net::is_loopback(options.host) ? kLoopbackLostLimit : kLostLimit) {
     net::WsClient::Handlers handlers;
     handlers.on_open = [this] { opened(); };
     handlers.on_message = [this](std::string_view text) { on_message(text); };
@@ -199,7 +203,7 @@ class Client : public ChannelClient {
     bool lost = false;
     while (!is_over() && !lost && system_clock().now() < deadline) {
       changed_.wait_for(lock, std::min(kLookEvery, deadline - system_clock().now()), is_over);
-      lost = lost_since_ && system_clock().now() - *lost_since_ > kLostLimit;
+      lost = lost_since_ && system_clock().now() - *lost_since_ > lost_limit_;
     }
     if (aborted_ && !pending.answer) pending.answer = Error{"the job's generation has ended"};
     Result<std::string> answer =
@@ -279,6 +283,7 @@ class Client : public ChannelClient {
 
   const int rank_;
   const std::string where_;
+  const Duration lost_limit_;
   std::mutex mutex_;  // guards all up to the thread
   std::condition_variable changed_;
   std::map<uint64_t, Pending> pending_;

@@ -172,8 +172,13 @@ Result<Committed> commit(Vfs& vfs, const Fence& fence, const CheckpointId& id, i
 void abandon(Vfs& vfs, const Fence& fence, const CheckpointId& id) {
   if (!check_fence(vfs, fence).ok()) return;  // a successor may use the same name
   const auto trashed = move_to_trash(vfs, fence.root, in_progress_name(id));
-  if (!trashed.ok()) return;
-  discard(delete_tree(vfs, *trashed), "the next process that opens the root empties .trash/");
+  // A full disk may have no room for .trash/ either, and what is not committed is in the way.
+  const std::string where = trashed.ok() ? *trashed : join_path(fence.root, in_progress_name(id));
+  if (!trashed.ok()) {
+    const auto manifest = vfs.info(join_path(where, kManifestName));
+    if (!manifest.ok() || manifest->exists) return;
+  }
+  discard(delete_tree(vfs, where), "the next process that opens the root tries again");
 }
 
 }  // namespace shanty::ckpt

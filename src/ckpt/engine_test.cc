@@ -5,9 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/resource.h>
@@ -18,7 +20,9 @@
 #include <gtest/gtest.h>
 
 #include "ckpt/leader.h"
+#include "ckpt/lease.h"
 #include "ckpt/memory_source.h"
+#include "ckpt/peer_server.h"
 #include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
 #include "ckpt/session.h"
@@ -29,6 +33,7 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint64_t kRows = 8;
 constexpr uint64_t kColumns = 64;
@@ -38,7 +43,9 @@ class BreakableVfs : public Vfs {
  public:
   std::string broken;
   bool links_fail = false;
+  bool trash_fails = false;
   std::shared_future<void> reads_wait_for;
+  std::shared_future<void> writes_wait_for;
 
   Result<std::unique_ptr<VfsFile>> open(const std::string& path, OpenOptions options) override {
     if (options.create && !broken.empty() && path.find(broken) != std::string::npos) {
@@ -46,13 +53,17 @@ class BreakableVfs : public Vfs {
     }
     const bool reads_tensors = !options.create && path.ends_with(".safetensors");
     if (reads_tensors && reads_wait_for.valid()) reads_wait_for.wait();
+    if (options.create && writes_wait_for.valid()) writes_wait_for.wait();
     return real_.open(path, options);
   }
   Result<FileInfo> info(const std::string& path) override { return real_.info(path); }
   Result<std::vector<std::string>> list(const std::string& path) override {
     return real_.list(path);
   }
-  Status make_directory(const std::string& path) override { return real_.make_directory(path); }
+  Status make_directory(const std::string& path) override {
+    if (trash_fails && path.ends_with(".trash")) return errno_error("making " + path, ENOSPC);
+    return real_.make_directory(path);
+  }
   Status rename(const std::string& from, const std::string& to) override {
     return real_.rename(from, to);
   }
@@ -95,7 +106,7 @@ class EngineTest : public ::testing::Test {
                                        .run = "run",
                                        .generation = generation,
                                        .world_size = kRanks,
-                                       .keep = 2,
+                                       .keep = keep_,
                                        .lost_limit = lost_limit_});
     ASSERT_TRUE(leader.ok()) << leader.error().message;
     leader_ = std::move(*leader);
@@ -140,12 +151,20 @@ class EngineTest : public ::testing::Test {
                        visible_name({.step = step, .generation = generation_}), rank + 1);
   }
 
+  static void damage(const std::string& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(5000);
+    file << "damage";
+    ASSERT_TRUE(file.good()) << path;
+  }
+
   static uint64_t address_of(const std::vector<float>& memory) {
     return reinterpret_cast<uint64_t>(memory.data());
   }
 
   // Fills every rank's memory with numbers that follow from `salt` and saves it.
   void save(uint64_t step, float salt) {
+    ++number_;
     for (size_t rank = 0; rank < kRanks; ++rank) save_rank(rank, step, salt);
   }
 
@@ -157,8 +176,7 @@ class EngineTest : public ::testing::Test {
     ASSERT_TRUE(slot.ok()) << slot.error().message;
     const Status begun =
         stores_[rank]->save({.slot = *slot,
-                             .step = step,
-                             .generation = generation_,
+                             .id = {step, generation_, number_},
                              .pid = ::getpid(),
                              .addresses = {freed ? uint64_t{1} : address_of(memory_[rank])},
                              .world_size = kRanks,
@@ -169,9 +187,16 @@ class EngineTest : public ::testing::Test {
     ASSERT_TRUE(begun.ok()) << begun.error().message;
   }
 
+  void save_and_wait(uint64_t step, float salt = 0) {
+    save(step, salt);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ASSERT_EQ(end_of(rank, step).state, SlotState::kCommitted) << end_of(rank, step).error;
+    }
+  }
+
   SaveStatus end_of(int rank, uint64_t step) {
     const auto status =
-        stores_[static_cast<size_t>(rank)]->wait(step, SlotState::kCommitted, seconds(60));
+        stores_[static_cast<size_t>(rank)]->wait(step, 0, SlotState::kCommitted, seconds(60));
     EXPECT_TRUE(status.ok());
     return *status;
   }
@@ -198,6 +223,8 @@ class EngineTest : public ::testing::Test {
   BreakableVfs vfs_;
   std::string root_;
   uint64_t generation_ = 0;
+  uint64_t number_ = 0;
+  size_t keep_ = 2;
   Duration lost_limit_ = seconds(30);
   std::unique_ptr<Leader> leader_;
   std::vector<std::shared_ptr<ChannelClient>> channels_;
@@ -217,7 +244,7 @@ TEST_F(EngineTest, WhatAllRanksSavedIsOnStorageAndInMemory) {
   ASSERT_TRUE(reader.ok() && *reader != nullptr);
   expect_content(**reader, 1000);
   EXPECT_EQ(*(*reader)->read_file(state_path(1)), R"({"rank":1})");
-  const auto source = MemorySource::open(in_memory({10, 0}));
+  const auto source = MemorySource::open(in_memory({10, 0, 1}));
   ASSERT_TRUE(source.ok()) << source.error().message;
   expect_content((*source)->reader(), 1000);
 }
@@ -243,7 +270,7 @@ TEST_F(EngineTest, OneRanksFullDiskFailsTheSaveOfAllAndHarmsNothing) {
 TEST_F(EngineTest, ARankWhoseEngineIsGoneFailsTheSaveOfTheOthers) {
   lost_limit_ = std::chrono::milliseconds(100);
   begin_generation(1);
-  const auto place = channels_[1]->ask("dir", "10", "", seconds(30));
+  const auto place = channels_[1]->ask("dir", "10.0", "", seconds(30));
   ASSERT_TRUE(place.ok()) << place.error().message;
   save_rank(0, 10, 1000);
   channels_[1].reset();
@@ -257,7 +284,7 @@ TEST_F(EngineTest, ASaveInMemoryOutlivesStorageThatFails) {
   save(10, 1000);
   EXPECT_EQ(end_of(0, 10).state, SlotState::kFailed);
   EXPECT_EQ(end_of(1, 10).state, SlotState::kFailed);
-  const auto source = MemorySource::open(in_memory({10, 0}));
+  const auto source = MemorySource::open(in_memory({10, 0, 1}));
   ASSERT_TRUE(source.ok()) << source.error().message;
   expect_content((*source)->reader(), 1000);
 }
@@ -270,8 +297,9 @@ TEST_F(EngineTest, AStepThatALaterGenerationSavesAgainIsNotMixedWithTheFirst) {
   save(10, 5000);
   ASSERT_EQ(end_of(0, 10).state, SlotState::kCommitted) << end_of(0, 10).error;
   ASSERT_EQ(end_of(1, 10).state, SlotState::kCommitted);
-  for (const auto& [generation, salt] : {std::pair{0, 1000.0F}, std::pair{1, 5000.0F}}) {
-    const auto source = MemorySource::open(in_memory({10, static_cast<uint64_t>(generation)}));
+  for (const auto& [generation, salt] :
+       {std::pair{uint64_t{0}, 1000.0F}, std::pair{uint64_t{1}, 5000.0F}}) {
+    const auto source = MemorySource::open(in_memory({10, generation, generation + 1}));
     ASSERT_TRUE(source.ok()) << source.error().message;
     expect_content((*source)->reader(), salt);
   }
@@ -307,24 +335,18 @@ TEST_F(EngineTest, ASpoiledSaveIsTakenBack) {
   save(20, 2000);
   ASSERT_EQ(end_of(0, 20).state, SlotState::kCommitted);
   ASSERT_EQ(end_of(1, 20).state, SlotState::kCommitted);
-  stores_[1]->spoil(20);
-  const auto told = channels_[1]->ask("spoil", "20", "", seconds(30));
+  stores_[1]->spoil({20, 0, 2});
+  const auto told = channels_[1]->ask("spoil", "20.2", "", seconds(30));
   ASSERT_TRUE(told.ok()) << told.error().message;
   const auto listed = list_checkpoints(vfs_, root_);
   ASSERT_TRUE(listed.ok());
   ASSERT_EQ(listed->size(), 1U);
   EXPECT_EQ(listed->front().id.step, 10U);
-  EXPECT_FALSE(in_memory({20, 0}).here.contains(1));
+  EXPECT_FALSE(in_memory({20, 0, 2}).here.contains(1));
 }
 
 TEST_F(EngineTest, WhatDidNotChangeIsLinkedAndEachCheckpointIsWhole) {
   mark_still();
-  const auto save_and_wait = [&](uint64_t step, float salt) {
-    save(step, salt);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      ASSERT_EQ(end_of(rank, step).state, SlotState::kCommitted) << end_of(rank, step).error;
-    }
-  };
   save_and_wait(10, 1000);
   save_and_wait(20, 1000);
   EXPECT_EQ(std::filesystem::hard_link_count(still_file(20, 0)), 2U);
@@ -361,12 +383,24 @@ TEST_F(EngineTest, WhereLinksFailTheBytesAreWritten) {
 }
 
 TEST_F(EngineTest, ACopyThatFailsIsToldToAllRanksAtOnce) {
+  ++number_;
   save_rank(0, 10, 1);
   save_rank(1, 10, 1, true);
   EXPECT_EQ(end_of(1, 10).state, SlotState::kFailed);
   EXPECT_EQ(end_of(0, 10).state, SlotState::kFailed);
   EXPECT_NE(end_of(0, 10).error.find("rank 1"), std::string::npos) << end_of(0, 10).error;
   EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 0U);
+}
+
+TEST_F(EngineTest, ACopyThatFailsHarmsNotTheSaveInMemoryBefore) {
+  save_and_wait(10, 1000);
+  ++number_;
+  save_rank(0, 20, 2000);
+  save_rank(1, 20, 2000, true);
+  EXPECT_EQ(end_of(1, 20).state, SlotState::kFailed);
+  const auto source = MemorySource::open(in_memory({10, 0, 1}));
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  expect_content((*source)->reader(), 1000);
 }
 
 TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {
@@ -396,6 +430,181 @@ TEST_F(EngineTest, SavesDoNotWaitUntilAnotherWasReadBack) {
   go.set_value();
   leader_.reset();
   EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 2U);
+}
+
+TEST_F(EngineTest, AStepMayBeSavedAgainWhileItIsStillBeingWritten) {
+  save(10, 1000);
+  save(10, 5000);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (const uint64_t number : {1, 2}) {
+      const auto end =
+          stores_[static_cast<size_t>(rank)]->wait(10, number, SlotState::kCommitted, seconds(60));
+      ASSERT_TRUE(end.ok()) << end.error().message;
+      EXPECT_EQ(end->state, SlotState::kCommitted) << end->error;
+    }
+  }
+  const auto second = MemorySource::open(in_memory({10, 0, 2}));
+  ASSERT_TRUE(second.ok()) << second.error().message;
+  expect_content((*second)->reader(), 5000);
+  EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 2U);
+}
+
+TEST_F(EngineTest, SavesGoOnAfterAReturnToAnEarlierStep) {
+  for (uint64_t step = 100; step < 140; ++step) save_and_wait(step);
+  save(5, 5);
+  save(6, 6);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(end_of(rank, 5).state, SlotState::kCommitted) << end_of(rank, 5).error;
+    EXPECT_EQ(end_of(rank, 6).state, SlotState::kCommitted) << end_of(rank, 6).error;
+  }
+}
+
+TEST_F(EngineTest, ARankThatCannotBeginASaveFailsThatOfTheOthersAtOnce) {
+  for (const bool is_first : {true, false}) {
+    ++number_;
+    const uint64_t step = is_first ? 10 : 20;
+    const std::string key = fmt::format("{}.{}", step, number_);
+    if (!is_first) save_rank(0, step, 1000);
+    ASSERT_TRUE(channels_[1]->ask("spoil", key, "no memory", seconds(30)).ok());
+    if (is_first) save_rank(0, step, 1000);
+    EXPECT_EQ(end_of(0, step).state, SlotState::kFailed);
+    EXPECT_THAT(end_of(0, step).error, HasSubstr("rank 1 gave it up: no memory"));
+  }
+  save(30, 3000);
+  EXPECT_EQ(end_of(0, 30).state, SlotState::kCommitted) << end_of(0, 30).error;
+}
+
+TEST_F(EngineTest, CopiesOfASpoiledSaveAreNotLoaded) {
+  save(10, 1000);
+  save(20, 2000);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ASSERT_EQ(end_of(rank, 20).state, SlotState::kCommitted) << end_of(rank, 20).error;
+  }
+  stores_[1]->spoil({20, 0, 2});
+  // The other ranks' slots are as they were, and somebody may have a copy of this one's.
+  const std::string slots = "[[10,0,1,0,2],[10,0,1,1,2],[20,0,2,0,2],[20,0,2,1,2]]";
+  const std::string peer = R"("peer":{"host":"127.0.0.1","port":1,"token":""})";
+  auto other = std::async(std::launch::async, [&] {
+    return channels_[0]->ask("find", "1", fmt::format("{{\"slots\":{},{}}}", slots, peer),
+                             seconds(30));
+  });
+  ASSERT_EQ(stores_[1]->spoiled().size(), 1U);
+  const auto found = channels_[1]->ask(
+      "find", "1", fmt::format(R"({{"slots":[],"spoiled":[[20,0,2]],{}}})", peer), seconds(30));
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_THAT(*found, Not(HasSubstr("memory:20.")));
+  EXPECT_TRUE(other.get().ok());
+}
+
+TEST_F(EngineTest, AFullDiskKeepsNothingOfASaveThatFailed) {
+  vfs_.broken = "shard-00002";
+  vfs_.trash_fails = true;
+  ++number_;
+  save_rank(1, 10, 1000);
+  EXPECT_EQ(end_of(1, 10).state, SlotState::kFailed);
+  save_rank(0, 10, 1000);
+  EXPECT_EQ(end_of(0, 10).state, SlotState::kFailed);
+  EXPECT_EQ(list_directory(root_).value(), std::vector<std::string>{"GENERATION"});
+}
+
+TEST_F(EngineTest, SavesGoOnAfterSomebodyRemovedAllThatWasThere) {
+  save_and_wait(10);
+  ASSERT_TRUE(remove_tree(root_).ok());
+  save_and_wait(20);
+  EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 1U);
+}
+
+TEST_F(EngineTest, TheOneBeforeStaysWhileTheNewestMayBeTakenBack) {
+  keep_ = 1;
+  begin_generation(1);
+  save_and_wait(10);
+  save_and_wait(20);
+  ASSERT_TRUE(channels_[1]->ask("spoil", "20.2", "it changed", seconds(30)).ok());
+  leader_.reset();
+  const auto listed = list_checkpoints(vfs_, root_).value();
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].id.step, 10U);
+  begin_generation(2);
+  save_and_wait(30);
+  // Nobody can take it back any more.
+  leader_.reset();
+  EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 1U);
+}
+
+TEST_F(EngineTest, WhatDoesNotReadBackIsTold) {
+  mark_still();
+  save_and_wait(10, 1000);
+  save_and_wait(20, 1000);
+  damage(still_file(20, 0));
+  ::testing::internal::CaptureStderr();
+  save_and_wait(30, 1000);
+  leader_.reset();  // waits for the pruning
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("does not read back"));
+  EXPECT_EQ(list_checkpoints(vfs_, root_).value().size(), 3U);
+}
+
+TEST_F(EngineTest, WhereTheLeaderFoundDamageTheBytesAreWritten) {
+  mark_still();
+  save_and_wait(10, 1000);
+  save_and_wait(20, 1000);
+  ASSERT_EQ(std::filesystem::hard_link_count(still_file(20, 0)), 2U);
+  damage(still_file(20, 0));
+  // Read back with this one, whose file is the same.
+  save_and_wait(30, 1000);
+  uint64_t step = 40;
+  while (std::filesystem::hard_link_count(still_file(step - 10, 0)) > 1) {
+    ASSERT_LT(step, 1000U);
+    save_and_wait(step, 1000);
+    step += 10;
+  }
+  leader_.reset();
+  const std::string directory =
+      root_ + "/" + visible_name({.step = step - 10, .generation = generation_});
+  EXPECT_TRUE(verify_checkpoint(vfs_, directory, 1).empty());
+}
+
+TEST_F(EngineTest, StorageThatHangsIsWaitedForOnce) {
+  std::promise<void> go;
+  vfs_.writes_wait_for = go.get_future();
+  save(10, 1);
+  save(20, 2);
+  const auto limit = std::chrono::milliseconds(20);
+  const auto first = stores_[0]->begin(layouts_[0], 30, limit);
+  ASSERT_FALSE(first.ok());
+  EXPECT_THAT(first.error().message, HasSubstr("look at the storage"));
+  const auto second = stores_[0]->begin(layouts_[0], 40, seconds(3600));
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.error().message, HasSubstr("as they were at the save before"));
+  go.set_value();
+  EXPECT_EQ(end_of(0, 20).state, SlotState::kCommitted) << end_of(0, 20).error;
+  EXPECT_TRUE(stores_[0]->begin(layouts_[0], 50, seconds(30)).ok());
+}
+
+TEST_F(EngineTest, NoLeaseStaysOnWhatCannotBeLoaded) {
+  save_and_wait(10);
+  const std::string directory = root_ + "/" + visible_name({.step = 10, .generation = 0});
+  std::filesystem::remove(directory + "/state/rank-00001.json");
+  const auto find = [this](size_t rank) {
+    return channels_[rank]->ask("find", "1", "{}", seconds(30));
+  };
+  auto other = std::async(std::launch::async, find, 0);
+  const auto found = find(1);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_THAT(*found, HasSubstr("is missing"));
+  EXPECT_TRUE(other.get().ok());
+  EXPECT_FALSE(is_leased(vfs_, directory).value());
+}
+
+TEST(PeerReader, AConnectionThatWasIdleForLongIsMadeAgain) {
+  const Snapshot slot{.id = {.step = 1}, .state_json = "{}", .global_json = "{}"};
+  const auto find = [&](const std::string&, int, SlotId) { return std::optional(slot); };
+  const auto limit = std::chrono::milliseconds(200);
+  const auto server = PeerServer::start(true, find, limit).value();
+  PeerReader reader({.host = "127.0.0.1", .port = server->port(), .token = server->token()});
+  ASSERT_TRUE(reader.facts({.root = "/", .id = slot.id}).ok());
+  std::this_thread::sleep_for(5 * limit);
+  const auto again = reader.facts({.root = "/", .id = slot.id});
+  EXPECT_TRUE(again.ok()) << again.error().message;
 }
 
 TEST(Stores, ASaveInSlotsIsOpenedOnceForAllWhoReadIt) {

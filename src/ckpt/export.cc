@@ -46,7 +46,13 @@ Result<uint64_t> export_safetensors(Vfs& vfs, CheckpointReader& reader,
   const auto tensors = in_order(reader.manifest(), options.optimizer);
   if (tensors.empty()) return Error{"exporting " + reader.directory() + ": it has no tensors"};
   json header;
+  // Tied tensors as safetensors.torch.save_model tells of them: the name left out, then the one
+  // kept.
   header["__metadata__"] = {{"format", "pt"}};
+  for (const auto& [name, target] : reader.manifest().aliases) {
+    const auto& tied = reader.manifest().tensors.at(target);
+    if (options.optimizer || tied.group == Group::kModel) header["__metadata__"][name] = target;
+  }
   uint64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
     std::vector<uint64_t> shape = tensor->shape;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "ckpt/background.h"
 #include "ckpt/channel.h"
 #include "ckpt/lease.h"
+#include "ckpt/open_checkpoint.h"
 #include "ckpt/rank_store.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
@@ -40,6 +42,10 @@ using Answer = ChannelServer::Answer;
 constexpr size_t kTokenBytes = 32;
 constexpr size_t kMaxRememberedSaves = 16;
 constexpr int kVerifyThreads = 1;
+// The newest may still be taken back, so the one before it stays until all trainers have ended.
+constexpr size_t kMinKept = 2;
+// On one machine a connection is closed only by an end of it; else the network may be away.
+constexpr Duration kLoopbackLostLimit = std::chrono::seconds(5);
 constexpr double kSlowSaveSeconds = 600;
 constexpr uint64_t kSpeedProbeBytes = uint64_t{16} << 20;
 // Of the free space, for saves go on meanwhile.
@@ -64,9 +70,9 @@ struct Gathering {
 };
 
 struct Save {
+  std::string key;  // "step.number"
   CheckpointId id;
   std::optional<Result<std::string>> directory;  // {"path"...} once it is made
-  std::set<int> asked;
   Gathering receipts;
   std::optional<Result<std::string>> end;
 };
@@ -79,14 +85,20 @@ class LeaderImpl : public Leader {
  public:
   LeaderImpl(Vfs& vfs, Options options)
       : vfs_(vfs), options_(std::move(options)), token_(hex(secure_random_bytes(kTokenBytes))) {}
-  ~LeaderImpl() override { server_.reset(); }
+  ~LeaderImpl() override {
+    server_.reset();
+    tasks_.post([this] {
+      if (kept_.exchange(options_.keep) != options_.keep && has_committed_) prune_later();
+    });
+  }
 
   Status open() {
     auto server = ChannelServer::listen(
         {.host = options_.loopback ? "127.0.0.1" : "",
          .token = token_,
          .on_lost = [this](int rank) { tasks_.post([this, rank] { on_lost(rank); }); },
-         .lost_limit = options_.lost_limit},
+         .lost_limit = options_.loopback ? std::min(options_.lost_limit, kLoopbackLostLimit)
+                                         : options_.lost_limit},
         [this](const Question& question, const Answer& answer) {
           tasks_.post([this, question, answer] { on_question(question, answer); });
         });
@@ -122,33 +134,55 @@ class LeaderImpl : public Leader {
     answer(Error{"rank 0's checkpoint engine does not know the question " + question.kind});
   }
 
-  Save& save_of(uint64_t step, int rank) {
-    const auto found = saves_.find(step);
-    // All ranks of an attempt hear its end, the late ones too.
-    if (found != saves_.end() && (!found->second.end || !found->second.asked.contains(rank))) {
-      return found->second;
+  // Ends of saves stay for a while: all ranks hear of them, the late ones too.
+  Save* find_save(const std::string& key) {
+    const auto found = std::find_if(saves_.begin(), saves_.end(),
+                                    [&](const Save& save) { return save.key == key; });
+    return found == saves_.end() ? nullptr : &*found;
+  }
+
+  Save& add_save(const std::string& key) {
+    if (saves_.size() >= kMaxRememberedSaves) {
+      if (!saves_.front().end) give_up(saves_.front(), "many later ones were begun");
+      saves_.pop_front();
     }
-    // A step that is saved again after it ended is a new attempt.
-    if (saves_.size() > kMaxRememberedSaves) saves_.erase(saves_.begin());
-    Save& save = saves_[step];
-    save = Save{};
-    save.id.step = step;
+    Save& save = saves_.emplace_back();
+    save.key = key;
+    save.id.step = std::strtoull(key.c_str(), nullptr, 10);
     return save;
   }
 
+  void give_up(Save& save, const std::string& why) {
+    if (save.directory && save.directory->ok()) abandon(vfs_, **fence_, save.id);
+    finish(save, Error{why});
+  }
+
+  // Nobody waits for all ranks to have copied what one of them never will.
+  void end_copies(const Save& save, const std::string& why) {
+    const std::string number = save.key.substr(save.key.find('.') + 1);
+    Gathering& copies = copied_[fmt::format("{}.{}.{}", save.id.step, options_.generation, number)];
+    copies.lost = why;
+    copies.close(Error{why});
+    if (copied_.size() > kMaxRememberedSaves) forget_one(copied_);
+  }
+
   void on_dir(const Question& question, const Answer& answer) {
-    const uint64_t step = std::strtoull(question.key.c_str(), nullptr, 10);
-    Save& save = save_of(step, question.rank);
-    save.asked.insert(question.rank);
+    Save* known = find_save(question.key);
+    Save& save = known != nullptr ? *known : add_save(question.key);
     if (save.end) return answer(*save.end);
     if (!save.directory) save.directory = make_directory(save);
     if (!save.directory->ok()) save.end = save.directory->error();
     answer(*save.directory);
   }
 
-  // Again where it failed: storage that was full or away at the start may be well by now.
+  // Again where it failed: storage that was full or away at the start may be well by now. Also
+  // where somebody has removed all that was there, and nobody else has taken it over.
   Status hold_root() {
-    if (!fence_ || !fence_->ok()) {
+    const auto is_gone = [this] {
+      const auto holder = vfs_.info(join_path(options_.root, kGenerationName));
+      return holder.ok() && !holder->exists;
+    };
+    if (!fence_ || !fence_->ok() || is_gone()) {
       fence_ = open_root(vfs_, options_.root, options_.run, options_.generation);
     }
     if (!fence_->ok()) return fence_->error();
@@ -162,18 +196,12 @@ class LeaderImpl : public Leader {
     return print_json(json{{"step", save.id.step},
                            {"generation", save.id.generation},
                            {"attempt", save.id.attempt},
-                           {"path", options_.root + "/" + in_progress_name(save.id)}});
-  }
-
-  Save* find_attempt(const std::string& key) {
-    for (auto& [step, save] : saves_) {
-      if (fmt::format("{}.{}", step, save.id.attempt) == key) return &save;
-    }
-    return nullptr;
+                           {"path", options_.root + "/" + in_progress_name(save.id)},
+                           {"link", !found_damage_}});
   }
 
   void on_receipt(const Question& question, const Answer& answer) {
-    Save* save = find_attempt(question.key);
+    Save* save = find_save(question.key);
     if (save == nullptr) return answer(Error{"rank 0 knows nothing of the save " + question.key});
     if (save->end) return answer(*save->end);
     save->receipts.add(question, answer);
@@ -181,7 +209,9 @@ class LeaderImpl : public Leader {
     const auto committed = commit_receipts(*save);
     if (!committed.ok()) abandon(vfs_, **fence_, save->id);
     finish(*save, committed);
-    if (committed.ok()) prune_later();
+    if (!committed.ok()) return;
+    has_committed_ = true;
+    prune_later();
   }
 
   Result<std::string> commit_receipts(Save& save) {
@@ -196,17 +226,14 @@ class LeaderImpl : public Leader {
     }
     const Committed done =
         TRY(commit(vfs_, **fence_, save.id, options_.world_size, receipts, global));
-    tell_run(done.directory, save.id.step);
+    tell_run(json{{"path", done.directory}, {"step", save.id.step}, {"by", "shanty"}});
     return print_json(json{{"directory", done.directory}, {"note", done.note}});
   }
 
   // For the report (docs/formats/run-directory.md).
-  void tell_run(const std::string& directory, uint64_t step) const {
+  void tell_run(json line) const {
     if (options_.run_dir.empty()) return;
-    const json line{{"path", directory},
-                    {"step", step},
-                    {"unix_ns", system_clock().unix_time_ns()},
-                    {"by", "shanty"}};
+    line["unix_ns"] = system_clock().unix_time_ns();
     auto file = AppendFile::open(options_.run_dir + "/saves/checkpointer.jsonl");
     if (file) discard(file->append(print_json(line) + "\n"), "the report is the poorer for it");
   }
@@ -220,22 +247,22 @@ class LeaderImpl : public Leader {
   // Answers with why the save had ended before, if it had: the directory is gone then, and what
   // this rank met is only a consequence.
   void on_fail(const Question& question, const Answer& answer) {
-    Save* save = find_attempt(question.key);
+    Save* save = find_save(question.key);
     const bool ended = save != nullptr && save->end;
     answer(ended && !save->end->ok() ? save->end->error().message : std::string());
     if (save == nullptr || ended) return;
-    if (fence_ && *fence_) abandon(vfs_, **fence_, save->id);
-    finish(*save, Error{fmt::format("rank {} could not write its part: {}", question.rank,
-                                    question.body)});
+    give_up(*save,
+            fmt::format("rank {} could not write its part: {}", question.rank, question.body));
   }
 
   // Its trainers say hello to another engine at the next save; the others must not wait until then.
   void on_lost(int rank) {
+    lease_.reset();
     const std::string why = fmt::format("rank {}'s checkpoint engine is gone", rank);
-    for (auto& [step, save] : saves_) {
+    for (Save& save : saves_) {
       if (save.end || save.receipts.bodies.contains(rank)) continue;
-      if (save.directory && save.directory->ok()) abandon(vfs_, **fence_, save.id);
-      finish(save, Error{why});
+      give_up(save, why);
+      end_copies(save, why);
     }
     for (auto* all : {&probed_, &copied_, &finds_, &loads_}) {
       for (auto& [key, gathering] : *all) {
@@ -246,19 +273,19 @@ class LeaderImpl : public Leader {
     }
   }
 
-  // A rank's part is not what it should be: the checkpoint must not be, or no longer.
+  // A rank has no part of it, or not what it should be: the checkpoint must not be, or no longer.
+  // Others may not have begun it yet.
   void on_spoil(const Question& question, const Answer& answer) {
-    const auto found = saves_.find(std::strtoull(question.key.c_str(), nullptr, 10));
-    if (found == saves_.end() || !fence_ || !*fence_) return answer(std::string());
-    Save& save = found->second;
-    const Error why{fmt::format("rank {}'s tensors changed while they were copied", question.rank)};
+    Save* known = find_save(question.key);
+    Save& save = known != nullptr ? *known : add_save(question.key);
+    const std::string why = fmt::format("rank {} gave it up: {}", question.rank, question.body);
+    end_copies(save, why);
     if (!save.end) {
-      abandon(vfs_, **fence_, save.id);
-      finish(save, why);
+      give_up(save, why);
     } else if (save.end->ok()) {
       const auto trashed = move_to_trash(vfs_, options_.root, visible_name(save.id));
       if (!trashed.ok()) return answer(trashed.error());
-      save.end = why;
+      save.end = Error{why};
       discard(delete_tree(vfs_, *trashed), "the next process that opens the root empties .trash/");
     }
     answer(std::string());
@@ -275,16 +302,39 @@ class LeaderImpl : public Leader {
   }
 
   void prune_old() {
+    bool found_damage = false;
+    const auto is_whole_now = [&](const Listed& listed) {
+      const bool whole = is_whole(listed);
+      found_damage = found_damage || !whole;
+      found_damage_ = found_damage;
+      return whole;
+    };
     const auto pruned =
-        prune(vfs_, options_.root,
-              {.keep = options_.keep, .dry_run = false, .is_whole = [this](const Listed& listed) {
-                 return verify_checkpoint(vfs_, listed.directory, kVerifyThreads).empty();
-               }});
+        prune(vfs_, options_.root, {.keep = kept_, .dry_run = false, .is_whole = is_whole_now});
     // The next save tries again, and says why storage refuses if it does.
     discard(pruned, "old checkpoints are only in the way");
   }
 
+  // Damage is told once of each.
+  bool is_whole(const Listed& listed) {
+    const auto damage = verify_checkpoint(vfs_, listed.directory, kVerifyThreads);
+    if (damage.empty() || !told_damaged_.insert(listed.directory).second) return damage.empty();
+    const std::string why =
+        fmt::format("{} does not read back as it was written: {}; older checkpoints are kept",
+                    listed.directory, describe(damage));
+    fmt::print(stderr, "shanty: {}\n", why);
+    tell_run(json{{"step", listed.id.step}, {"failed", why}});
+    return false;
+  }
+
   // Questions that need every rank.
+
+  // The keys tell nothing of which is the oldest; one that is open is waited for.
+  static void forget_one(std::map<std::string, Gathering>& all) {
+    const auto closed =
+        std::find_if(all.begin(), all.end(), [](const auto& one) { return one.second.closed; });
+    if (closed != all.end()) all.erase(closed);
+  }
 
   using Judge = Result<std::string> (LeaderImpl::*)(const Gathering&);
 
@@ -296,7 +346,7 @@ class LeaderImpl : public Leader {
     if (gathering.bodies.size() < static_cast<size_t>(options_.world_size)) return;
     // Closed ones stay, so that a rank whose answer was lost with its connection may ask again.
     gathering.close((this->*judge)(gathering));
-    if (all.size() > kMaxRememberedSaves) all.erase(all.begin());
+    if (all.size() > kMaxRememberedSaves) forget_one(all);
   }
 
   void on_probe(const Question& question, const Answer& answer) {
@@ -400,19 +450,39 @@ class LeaderImpl : public Leader {
     std::map<int, json> holders;
   };
 
+  static bool are_numbers(const json& values, size_t count) {
+    return values.is_array() && values.size() == count &&
+           std::all_of(values.begin(), values.end(), [](const json& value) {
+             return value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
+           });
+  }
+
+  // Of the first three of its numbers.
+  static SlotId id_of(const json& numbers) {
+    return {numbers[0].get<uint64_t>(), numbers[1].get<uint64_t>(), numbers[2].get<uint64_t>()};
+  }
+
+  static std::string name_of(SlotId id) {
+    return fmt::format("memory:{}.{}.{}", id.step, id.generation, id.number);
+  }
+
+  void note_spoiled(const json& said) {
+    const json* spoiled = json_array(said, "spoiled");
+    if (spoiled == nullptr) return;
+    for (const json& id : *spoiled) {
+      if (are_numbers(id, 3)) bad_.insert(name_of(id_of(id)));
+    }
+  }
+
   static void note_slots(const json& said, std::map<SlotId, InMemory>& saves) {
     const json* slots = json_array(said, "slots");
     const json* peer = json_object(said, "peer");
     if (slots == nullptr || peer == nullptr) return;
     for (const json& slot : *slots) {
-      if (!slot.is_array() || slot.size() != 4) continue;
-      const bool numbers = std::all_of(slot.begin(), slot.end(), [](const json& value) {
-        return value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
-      });
-      if (!numbers) continue;
-      const int rank = static_cast<int>(slot[2].get<int64_t>());
-      const int world_size = static_cast<int>(slot[3].get<int64_t>());
-      InMemory& save = saves[{slot[0].get<uint64_t>(), slot[1].get<uint64_t>()}];
+      if (!are_numbers(slot, 5)) continue;
+      const int rank = static_cast<int>(slot[3].get<int64_t>());
+      const int world_size = static_cast<int>(slot[4].get<int64_t>());
+      InMemory& save = saves[id_of(slot)];
       save.odd = save.odd || (save.world_size != 0 && save.world_size != world_size);
       save.world_size = world_size;
       json holder = *peer;
@@ -437,6 +507,7 @@ class LeaderImpl : public Leader {
       if (!said || !said->is_object()) return Error{"a question that is no JSON"};
       if (said->contains("step")) wanted = json_uint64(*said, "step");
       if (const std::string bad = json_string(*said, "bad"); !bad.empty()) bad_.insert(bad);
+      note_spoiled(*said);
       note_slots(*said, saves);
     }
     std::vector<std::pair<std::string, std::string>> skipped;
@@ -447,16 +518,18 @@ class LeaderImpl : public Leader {
     if (!disk) return disk.error();
     for (auto save = saves.rbegin(); save != saves.rend(); ++save) {
       const SlotId id = save->first;
-      const std::string name = fmt::format("memory:{}.{}", id.step, id.generation);
+      const std::string name = name_of(id);
       if ((wanted && id.step != *wanted) || bad_.contains(name) || !is_whole(save->second))
         continue;
       if (*disk && id < (*disk)->id) break;
+      lease_.reset();
       json holders = json::array();
       for (const auto& [rank, holder] : save->second.holders) holders.push_back(holder);
       return print_json(json{{"source", "memory"},
                              {"directory", name},
                              {"step", id.step},
                              {"generation", id.generation},
+                             {"number", id.number},
                              {"holders", holders},
                              {"findings", findings}});
     }
@@ -490,6 +563,7 @@ class LeaderImpl : public Leader {
       lease_ = Lease::take(vfs_, listed.directory);
       const auto reader = open_checkpoint(vfs_, listed.directory);
       if (!reader) {
+        lease_.reset();
         skipped.emplace_back(listed.directory, reader.error().message);
         continue;
       }
@@ -521,7 +595,7 @@ class LeaderImpl : public Leader {
   const Options options_;
   const std::string token_;
   std::optional<Result<Fence>> fence_;
-  std::map<uint64_t, Save> saves_;
+  std::deque<Save> saves_;  // as they were begun
   std::map<std::string, Gathering> probed_;
   std::map<std::string, Gathering> copied_;
   std::map<std::string, Gathering> finds_;
@@ -531,7 +605,11 @@ class LeaderImpl : public Leader {
   std::string probe_;
   std::optional<Status> probe_written_;
   double bytes_per_second_ = 0;
+  bool has_committed_ = false;
   std::atomic<bool> prune_waits_ = false;
+  std::atomic<size_t> kept_ = std::max(options_.keep, kMinKept);
+  std::atomic<bool> found_damage_ = false;  // when the newest was read back: it is not linked to
+  std::set<std::string> told_damaged_;      // used by the pruning only
   TaskThread pruning_;
   TaskThread tasks_;
   std::unique_ptr<ChannelServer> server_;

@@ -14,13 +14,14 @@ namespace shanty::ckpt {
 // Rank 0's part: decides where each save goes, commits it when every rank has written, and which
 // checkpoint all ranks load. One for each generation of a job and root. The questions:
 //
-//   dir       key step                 -> {"step","generation","attempt","path"}
-//   receipt   key step.attempt         -> {"directory","note"}, once committed; an error when not
-//   fail      key step.attempt         -> "", and the attempt is given up; or why it was before
-//   spoil     key step                 -> "": never committed, or taken back
+//   dir       key step.number          -> {"step","generation","attempt","path"}
+//   receipt   key step.number          -> {"directory","note"}, once committed; an error when not
+//   fail      key step.number          -> "", and the attempt is given up; or why it was before
+//   spoil     key step.number          -> "": never committed, or taken back
 //   probe     key round                -> {"path","content"}: a file that this rank must see
 //   probed    key round                -> {"findings"}, once all ranks have
-//   copied    key step.generation      -> {"ranks"}, likewise: whose slots may be copied; an error
+//   copied    key step.generation.number -> {"ranks"}, likewise: whose slots may be copied; an
+//   error
 //                                         when one said {"failed":true}
 //   find      key round                ->
 //   {"source","directory","step","generation","holders","findings"}, likewise loaded    key round

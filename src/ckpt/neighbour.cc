@@ -65,7 +65,7 @@ Status fetch_file(PeerReader& reader, const SlotName& slot, const std::string& f
   return first;
 }
 
-std::string key_of(SlotId id) { return fmt::format("{}.{}", id.step, id.generation); }
+std::string key_of(SlotId id) { return fmt::format("{}.{}.{}", id.step, id.generation, id.number); }
 
 }  // namespace
 

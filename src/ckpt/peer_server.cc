@@ -35,7 +35,8 @@ json question_of(const SlotName& slot) {
   return {{"root", slot.root},
           {"slot_rank", slot.rank},
           {"step", slot.id.step},
-          {"generation", slot.id.generation}};
+          {"generation", slot.id.generation},
+          {"number", slot.id.number}};
 }
 
 // On the wire: a question is its length (4 bytes) and JSON; an answer is one byte, 0 for an error,
@@ -62,7 +63,8 @@ Result<json> read_question(net::ByteStream& stream) {
 
 Status answer(net::ByteStream& stream, const json& asked, const PeerServer::Find& find) {
   const int rank = json_int(asked, "slot_rank", -1);
-  const SlotId id{json_uint64(asked, "step"), json_uint64(asked, "generation")};
+  const SlotId id{json_uint64(asked, "step"), json_uint64(asked, "generation"),
+                  json_uint64(asked, "number")};
   const auto content = find(json_string(asked, "root"), rank, id);
   if (!content) {
     return send_answer(stream, false,
@@ -81,7 +83,7 @@ Status answer(net::ByteStream& stream, const json& asked, const PeerServer::Find
 }
 
 // Sends the question and returns the length of the answer that follows.
-Result<uint64_t> ask(net::ByteStream& stream, const json& question) {
+Result<uint64_t> ask_on(net::ByteStream& stream, const json& question) {
   const std::string text = print_json(question);
   const auto size = static_cast<uint32_t>(text.size());
   std::string message(reinterpret_cast<const char*>(&size), sizeof size);
@@ -132,11 +134,11 @@ SlotFacts make_slot_facts(const Snapshot& snapshot) {
   return facts;
 }
 
-Result<std::unique_ptr<PeerServer>> PeerServer::start(bool loopback, Find find) {
+Result<std::unique_ptr<PeerServer>> PeerServer::start(bool loopback, Find find, Duration limit) {
   auto server = std::make_unique<PeerServer>();
   server->token_ = hex(secure_random_bytes(kTokenBytes));
   server->server_ = TRY(net::ByteServer::listen(
-      {.on_loopback = loopback, .token = server->token_, .tls = !loopback, .limit = kAnswerLimit},
+      {.on_loopback = loopback, .token = server->token_, .tls = !loopback, .limit = limit},
       [find = std::move(find)](net::ByteStream& stream) {
         while (true) {
           const auto asked = read_question(stream);
@@ -147,20 +149,26 @@ Result<std::unique_ptr<PeerServer>> PeerServer::start(bool loopback, Find find) 
   return server;
 }
 
-Result<PeerReader::Stream> PeerReader::take() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      auto stream = std::move(idle_.back());
-      idle_.pop_back();
-      return stream;
-    }
+PeerReader::Stream PeerReader::take_idle() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  auto stream = std::move(idle_.back());
+  idle_.pop_back();
+  return stream;
+}
+
+// The server closes what is idle for long, so an idle stream may fail where a fresh one does not.
+Result<PeerReader::Answer> PeerReader::ask(const json& question) {
+  while (Stream idle = take_idle()) {
+    if (const auto size = ask_on(*idle, question)) return Answer{std::move(idle), *size};
   }
-  return net::ByteStream::connect({.host = peer_.host,
-                                   .port = peer_.port,
-                                   .token = peer_.token,
-                                   .tls = !net::is_loopback(peer_.host),
-                                   .limit = kAnswerLimit});
+  Stream fresh = TRY(net::ByteStream::connect({.host = peer_.host,
+                                               .port = peer_.port,
+                                               .token = peer_.token,
+                                               .tls = !net::is_loopback(peer_.host),
+                                               .limit = kAnswerLimit}));
+  const uint64_t size = TRY(ask_on(*fresh, question));
+  return Answer{std::move(fresh), size};
 }
 
 void PeerReader::put_back(Stream stream) {
@@ -169,8 +177,7 @@ void PeerReader::put_back(Stream stream) {
 }
 
 Result<SlotFacts> PeerReader::facts(const SlotName& slot) {
-  auto stream = TRY(take());
-  const uint64_t size = TRY(ask(*stream, question_of(slot)));
+  auto [stream, size] = TRY(ask(question_of(slot)));
   if (size > kMaxFactsBytes) return Error{"facts of a slot that are too long"};
   std::string text(size, '\0');
   TRY_STATUS(stream->read(text.data(), size));
@@ -184,8 +191,8 @@ Status PeerReader::fetch(const SlotName& slot, const std::string& file, uint64_t
   question["file"] = file;
   question["offset"] = offset;
   question["size"] = size;
-  auto stream = TRY(take());
-  if (TRY(ask(*stream, question)) != size) return Error{"a peer's answer of another size"};
+  auto [stream, answer_size] = TRY(ask(question));
+  if (answer_size != size) return Error{"a peer's answer of another size"};
   TRY_STATUS(stream->read(out, size));
   put_back(std::move(stream));
   return {};

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/result.h"
 #include "ckpt/rank_store.h"
 #include "net/byte_server.h"
@@ -33,7 +35,8 @@ class PeerServer {
  public:
   using Find = std::function<std::optional<Snapshot>(const std::string& root, int rank, SlotId)>;
   // On loopback without TLS, or on all interfaces with it.
-  static Result<std::unique_ptr<PeerServer>> start(bool loopback, Find find);
+  static Result<std::unique_ptr<PeerServer>> start(bool loopback, Find find,
+                                                   Duration limit = std::chrono::seconds(60));
   uint16_t port() const { return server_->port(); }
   const std::string& token() const { return token_; }
 
@@ -61,7 +64,12 @@ class PeerReader {
 
  private:
   using Stream = std::unique_ptr<net::ByteStream>;
-  Result<Stream> take();
+  struct Answer {
+    Stream stream;
+    uint64_t size = 0;  // of what is to be read from it
+  };
+  Result<Answer> ask(const nlohmann::json& question);
+  Stream take_idle();
   void put_back(Stream stream);
 
   const Peer peer_;

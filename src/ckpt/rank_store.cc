@@ -19,9 +19,13 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxRememberedSaves = 32;
+constexpr size_t kMaxRememberedSpoils = 8;
 constexpr int kWritesInFlight = 6;  // of 4 MiB; with two a disk of the cloud is idle half the time
 constexpr Duration kDirectoryLimit = std::chrono::minutes(2);
 constexpr Duration kCommitLimit = std::chrono::minutes(30);
+
+// Names a save in questions to the leader.
+std::string key_of(SlotId id) { return fmt::format("{}.{}", id.step, id.number); }
 
 double seconds_since(TimePoint begin) {
   return std::chrono::duration<double>(system_clock().now() - begin).count();
@@ -48,6 +52,7 @@ struct RankStore::Job {
   std::shared_ptr<Arena> arena;  // the store may get another one meanwhile
   std::shared_ptr<const RankLayout> layout;
   TimePoint began;
+  uint64_t order = 0;  // its key in saves_
   std::atomic<bool> cancel = false;
 };
 
@@ -62,14 +67,22 @@ void RankStore::end_saves() {
   changed_.wait(lock, [&] { return running_.empty(); });
 }
 
-void RankStore::spoil(uint64_t step) {
+void RankStore::spoil(SlotId id) {
   const std::lock_guard lock(mutex_);
-  for (const auto& job : running_) job->cancel = job->cancel || job->request.step == step;
-  // An older generation's save of the same step is whole and stays.
-  const auto spoiled =
-      std::find_if(contents_.begin(), contents_.end(),
-                   [&](const SlotContent& content) { return content.id.step == step; });
-  if (spoiled != contents_.end()) contents_.erase(spoiled);
+  for (const auto& job : running_) job->cancel = job->cancel || job->request.id == id;
+  std::erase_if(contents_, [&](const SlotContent& content) { return content.id == id; });
+  std::erase_if(copies_, [&](const Snapshot& copy) { return copy.id == id; });
+  spoiled_.push_back(id);
+  if (spoiled_.size() > kMaxRememberedSpoils) spoiled_.pop_front();
+}
+
+std::vector<SlotId> RankStore::spoiled() const {
+  const std::lock_guard lock(mutex_);
+  return {spoiled_.begin(), spoiled_.end()};
+}
+
+bool RankStore::is_spoiled(SlotId id) const {
+  return std::find(spoiled_.begin(), spoiled_.end(), id) != spoiled_.end();
 }
 
 bool RankStore::finish_saves(Duration limit) {
@@ -119,12 +132,17 @@ Result<int> RankStore::begin(uint64_t layout, uint64_t step, Duration limit) {
     }
     return chosen >= 0;
   };
-  if (!changed_.wait_for(lock, limit, choose)) {
+  // Storage that hangs costs the training one such wait, not one for each save.
+  if (!changed_.wait_for(lock, begin_timed_out_ ? Duration::zero() : limit, choose)) {
+    const auto why = begin_timed_out_ ? std::string("as they were at the save before")
+                                      : fmt::format("after {} s", limit / std::chrono::seconds(1));
+    begin_timed_out_ = true;
     return Error{
         fmt::format("beginning the checkpoint of step {}: both slots are still being "
-                    "written after {} s; save less often, or look at the storage",
-                    step, limit / std::chrono::seconds(1))};
+                    "written, {}; save less often, or look at the storage",
+                    step, why)};
   }
+  begin_timed_out_ = false;
   std::erase_if(contents_, [&](const SlotContent& content) {
     return content.arena == arena_ && content.slot == chosen;
   });
@@ -148,7 +166,8 @@ Status RankStore::save(Request request) {
   job->arena = arena_;
   job->layout = layout_;
   busy_[slot] = true;
-  saves_[job->request.step] = SaveStatus{};
+  job->order = ++begun_;
+  saves_[job->order] = SaveStatus{.id = job->request.id};
   if (saves_.size() > kMaxRememberedSaves) saves_.erase(saves_.begin());
   running_.push_back(job);
   std::thread([this, job] { run(job); }).detach();
@@ -162,7 +181,7 @@ void RankStore::run(const std::shared_ptr<Job>& job) {
   if (copied.ok()) keep(*job);
   std::thread neighbour([&] {
     const Request& request = job->request;
-    if (!copied.ok()) return refuse_copies(*request.channel, {request.step, request.generation});
+    if (!copied.ok()) return refuse_copies(*request.channel, request.id);
     // Best effort: without it a dead node costs what is not on storage yet.
     discard(keep_neighbours_copy(*job), "storage has the checkpoint too");
   });
@@ -173,7 +192,7 @@ void RankStore::run(const std::shared_ptr<Job>& job) {
   {
     const std::lock_guard lock(mutex_);
     if (job->arena == arena_) busy_[job->request.slot] = false;
-    saves_[job->request.step].durable_seconds = seconds_since(job->began);
+    saves_[job->order].durable_seconds = seconds_since(job->began);
   }
   set(*job, status.ok() ? SlotState::kCommitted : SlotState::kFailed, error);
   const std::lock_guard lock(mutex_);
@@ -184,15 +203,16 @@ void RankStore::run(const std::shared_ptr<Job>& job) {
 void RankStore::keep(Job& job) {
   {
     const std::lock_guard lock(mutex_);
+    if (is_spoiled(job.request.id)) return;
     contents_.insert(contents_.begin(), {.arena = job.arena,
                                          .slot = job.request.slot,
                                          .layout = job.layout,
-                                         .id = {job.request.step, job.request.generation},
+                                         .id = job.request.id,
                                          .world_size = job.request.world_size,
                                          .state_json = job.request.state_json,
                                          .global_json = job.request.global_json});
     if (contents_.size() > kSlots) contents_.resize(kSlots);
-    saves_[job.request.step].copy_seconds = seconds_since(job.began);
+    saves_[job.order].copy_seconds = seconds_since(job.began);
   }
   set(job, SlotState::kCopied);
 }
@@ -215,15 +235,14 @@ Status RankStore::copy(Job& job) {
 Status RankStore::write(Job& job, const Status& copied) {
   const Request& request = job.request;
   ChannelClient& channel = *request.channel;
-  const auto place =
-      parse_json(TRY(channel.ask("dir", std::to_string(request.step), "", kDirectoryLimit)));
+  const std::string key = key_of(request.id);
+  const auto place = parse_json(TRY(channel.ask("dir", key, "", kDirectoryLimit)));
   if (!place || !place->is_object()) return Error{"rank 0's answer is no JSON"};
   const std::string directory = json_string(*place, "path");
-  const std::string key = fmt::format("{}.{}", request.step, json_uint64(*place, "attempt"));
   const WriteOptions options{
       .threads = kWritesInFlight, .limit = request.limit, .cancel = &job.cancel};
   Receipt receipt = make_receipt(*job.layout, rank_);
-  const LinkSource source = committed();
+  const LinkSource source = json_bool(*place, "link", true) ? committed() : LinkSource{};
   const auto write_all = [&]() -> Status {
     for (size_t i = 0; i < receipt.files.size(); ++i) {
       const FileImage& image = job.layout->layout.files[i];
@@ -273,17 +292,28 @@ void RankStore::note_committed(LinkSource source, const RankLayout& layout) {
 void RankStore::set(Job& job, SlotState state, const std::string& error) {
   const std::lock_guard lock(mutex_);
   job.arena->set_state(job.request.slot, state);
-  SaveStatus& status = saves_[job.request.step];
+  SaveStatus& status = saves_[job.order];
   status.state = state;
   status.error = error;
   changed_.notify_all();
 }
 
-Result<SaveStatus> RankStore::wait(uint64_t step, SlotState state, Duration limit) {
+Result<SaveStatus> RankStore::wait(uint64_t step, uint64_t number, SlotState state,
+                                   Duration limit) {
   std::unique_lock lock(mutex_);
-  if (!saves_.contains(step)) return Error{fmt::format("no save of step {} is known", step)};
-  changed_.wait_for(lock, limit, [&] { return saves_[step].state >= state; });
-  return saves_[step];
+  const auto found = std::find_if(saves_.rbegin(), saves_.rend(), [&](const auto& save) {
+    const SlotId& id = save.second.id;
+    return id.step == step && (number == 0 || id.number == number);
+  });
+  if (found == saves_.rend()) return Error{fmt::format("no save of step {} is known", step)};
+  const uint64_t order = found->first;
+  SaveStatus status;
+  changed_.wait_for(lock, limit, [&] {
+    const auto save = saves_.find(order);
+    if (save != saves_.end()) status = save->second;
+    return save == saves_.end() || status.state >= state;
+  });
+  return status;
 }
 
 std::vector<Snapshot> RankStore::snapshots() const {
@@ -311,12 +341,13 @@ std::vector<Snapshot> RankStore::snapshots() const {
 
 Status RankStore::keep_neighbours_copy(const Job& job) {
   const Request& request = job.request;
-  const SlotId id{request.step, request.generation};
+  const SlotId id = request.id;
   const auto chosen =
       TRY(choose_neighbour(*request.channel, id, rank_, request.node, request.self));
   if (!chosen) return {};
   Snapshot copy = TRY(copy_slot(chosen->peer, {.root = root_, .rank = chosen->rank, .id = id}));
   const std::lock_guard lock(mutex_);
+  if (is_spoiled(id)) return {};
   // Only now: until it is whole, the copy before it is the one that counts.
   copies_.assign(1, std::move(copy));
   return {};

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,10 +39,11 @@ Receipt make_receipt(const RankLayout& layout, int rank);
 // Where the state of a rank that is no tensor lies in a checkpoint.
 std::string state_path(int rank);
 
-// A save in memory. A step may be saved again by a later generation, with other bytes.
+// A save. A step may be saved again, with other bytes, by a later generation and by the same.
 struct SlotId {
   uint64_t step = 0;
   uint64_t generation = 0;
+  uint64_t number = 0;  // of the generation's saves, the same for all ranks
   auto operator<=>(const SlotId&) const = default;
 };
 
@@ -76,6 +78,7 @@ struct Peer {
 };
 
 struct SaveStatus {
+  SlotId id;
   SlotState state = SlotState::kFilling;
   std::string error;
   double copy_seconds = 0;
@@ -100,8 +103,7 @@ class RankStore {
 
   struct Request {
     int slot = 0;
-    uint64_t step = 0;
-    uint64_t generation = 0;
+    SlotId id;
     pid_t pid = 0;                    // of the trainer
     std::vector<uint64_t> addresses;  // one per pull
     int world_size = 1;
@@ -117,11 +119,15 @@ class RankStore {
   // Goes on in the background.
   Status save(Request request);
 
-  // Waits until the step's save has reached `state` or failed; an error when there is none.
-  Result<SaveStatus> wait(uint64_t step, SlotState state, Duration limit);
+  // Waits until the save of that step and number, 0 for the newest of the step, has reached `state`
+  // or failed; an error when there is none.
+  Result<SaveStatus> wait(uint64_t step, uint64_t number, SlotState state, Duration limit);
 
-  // What this rank copied of that step is spoiled: it is forgotten and not written any further.
-  void spoil(uint64_t step);
+  // What this rank copied for that save is spoiled: it is forgotten and not written any further,
+  // nor are the copies kept that belong to it.
+  void spoil(SlotId id);
+  // Those of late, so that no other engine's part of them is taken for one of a whole save.
+  std::vector<SlotId> spoiled() const;
 
   // Gives up what is being written: its trainer's generation has ended. What was copied stays.
   void end_saves();
@@ -142,6 +148,7 @@ class RankStore {
   LinkSource committed() const;
   void note_committed(LinkSource source, const RankLayout& layout);
   void set(Job& job, SlotState state, const std::string& error = "");
+  bool is_spoiled(SlotId id) const;
 
   Vfs& vfs_;
   const std::string root_;
@@ -152,10 +159,13 @@ class RankStore {
   std::shared_ptr<const RankLayout> layout_;
   uint64_t layouts_ = 0;
   bool busy_[kSlots] = {};
+  bool begin_timed_out_ = false;
   std::vector<SlotContent> contents_;  // newest first
   std::vector<Snapshot> copies_;       // likewise
   LinkSource committed_;               // the newest one's files of what is still
-  std::map<uint64_t, SaveStatus> saves_;
+  std::deque<SlotId> spoiled_;         // newest last
+  uint64_t begun_ = 0;
+  std::map<uint64_t, SaveStatus> saves_;       // by the order in which they began
   std::vector<std::shared_ptr<Job>> running_;  // shared with their threads
 };
 

@@ -152,7 +152,10 @@ class Session {
     const std::string token = leader->token();
     stores_.set_leader(root_, std::move(leader));
     connect(host, port, token);
-    return json{{"leader", net::join_host_port(host, port)}, {"token", token}};
+    // Greater than that of any hello before, so that no number of a generation is used twice.
+    const auto first = static_cast<uint64_t>(system_clock().unix_time_ns());
+    return json{
+        {"leader", net::join_host_port(host, port)}, {"token", token}, {"first_number", first}};
   }
 
   void connect(const std::string& host, uint16_t port, const std::string& token) {
@@ -276,9 +279,9 @@ class Session {
     if (!bytes || bytes->size() % 8 != 0) return Error{"pointers are no base64 of addresses"};
     std::vector<uint64_t> addresses(bytes->size() / 8);
     std::memcpy(addresses.data(), bytes->data(), bytes->size());
+    number_ = json_uint64(request, "number", number_ + 1);
     TRY_STATUS(store_->save({.slot = json_int(request, "slot", -1),
-                             .step = json_uint64(request, "step"),
-                             .generation = generation_,
+                             .id = id_of(request),
                              .pid = trainer_,
                              .addresses = std::move(addresses),
                              .world_size = world_size_,
@@ -293,10 +296,17 @@ class Session {
     return json::object();
   }
 
+  SlotId id_of(const json& request) {
+    return {.step = json_uint64(request, "step"),
+            .generation = generation_,
+            .number = json_uint64(request, "number", number_)};
+  }
+
   Result<json> abandon_save(const json& request) {
-    const uint64_t step = json_uint64(request, "step");
-    store_->spoil(step);
-    TRY(channel_->ask("spoil", std::to_string(step), "", kAllRanksLimit));
+    const SlotId id = id_of(request);
+    store_->spoil(id);
+    TRY(channel_->ask("spoil", fmt::format("{}.{}", id.step, id.number),
+                      json_string(request, "why"), kAllRanksLimit));
     return json::object();
   }
 
@@ -313,7 +323,8 @@ class Session {
     }
     const double limit_s = std::clamp(json_double(request, "limit_s"), 0.0, kMaxWaitSeconds);
     const auto limit = at_once ? Duration(0) : Duration(static_cast<int64_t>(limit_s * 1e9));
-    const SaveStatus status = TRY(store_->wait(json_uint64(request, "step"), wanted, limit));
+    const SaveStatus status = TRY(
+        store_->wait(json_uint64(request, "step"), json_uint64(request, "number"), wanted, limit));
     std::string_view state = "copying";
     for (const auto& [name, value] : kNames) {
       if (value == status.state) state = name;
@@ -328,9 +339,15 @@ class Session {
     const Peer peer = TRY(own_peer());
     json slots = json::array();
     for (const Snapshot& held : stores_.snapshots(root_)) {
-      slots.push_back({held.id.step, held.id.generation, held.rank, held.world_size});
+      slots.push_back(
+          {held.id.step, held.id.generation, held.id.number, held.rank, held.world_size});
+    }
+    json spoiled = json::array();
+    for (const SlotId& id : store_->spoiled()) {
+      spoiled.push_back({id.step, id.generation, id.number});
     }
     json question{{"slots", slots},
+                  {"spoiled", spoiled},
                   {"peer", {{"host", peer.host}, {"port", peer.port}, {"token", peer.token}}},
                   {"bad", std::exchange(bad_, "")}};
     if (request.contains("step") && request["step"].is_number_unsigned()) {
@@ -390,7 +407,8 @@ class Session {
 
   Status open_memory(const json& answer) {
     MemoryPlace place{.root = root_,
-                      .id = {json_uint64(answer, "step"), json_uint64(answer, "generation")},
+                      .id = {json_uint64(answer, "step"), json_uint64(answer, "generation"),
+                             json_uint64(answer, "number")},
                       .here = {},
                       .elsewhere = {}};
     for (Snapshot& held : stores_.snapshots(root_)) {
@@ -480,6 +498,7 @@ class Session {
   bool loopback_ = true;                    // all engines of the job are on this machine
   std::shared_ptr<RankStore> store_;        // shared with the node's other sessions
   std::shared_ptr<ChannelClient> channel_;  // shared with saves in the background
+  uint64_t number_ = 0;                     // of the newest save
   uint64_t preflights_ = 0;
   uint64_t finds_ = 0;
   uint64_t loads_ = 0;

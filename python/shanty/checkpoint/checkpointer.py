@@ -229,16 +229,17 @@ class Checkpointer:
     def _connect(self) -> Saver:
         if self._saver is None:
             world = self._world or World()
-            token = self._meet(world)
+            leader = self._meet(world)
             assert self._engine is not None
             self._world = world
             # Orders that were given stay good when the engines change.
-            self._orders = self._orders or Orders(world, token)
+            self._orders = self._orders or Orders(world, str(leader.get("token", "")))
             copies, at_once = self._copies(world), self._copy_at_once
-            self._saver = Saver(self._engine.connection, copies, at_once)
+            number = int(leader.get("first_number", 1))
+            self._saver = Saver(self._engine.connection, copies, at_once, number)
         return self._saver
 
-    def _meet(self, world: World) -> str:
+    def _meet(self, world: World) -> dict[str, Any]:
         """All ranks' engines get to know rank 0's. An error of any rank is an error of all."""
         problem, leader = "", {}
         try:
@@ -256,7 +257,7 @@ class Checkpointer:
         problems = [text for text in world.gather(problem) if text]
         if problems:
             raise CheckpointError(problems[0])
-        return str(leader.get("token", ""))
+        return leader
 
     def _greet(self, world: World) -> dict[str, Any]:
         self._engine = self._engine.again() if self._engine is not None else find_engine()

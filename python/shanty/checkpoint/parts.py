@@ -46,6 +46,12 @@ class Piece:
     source: Tensor
     pullable: bool  # plain CPU memory that only the optimizer changes
     frozen: bool = False  # a parameter that is not trained
+    volatile: bool = False  # may change before the optimizer steps
+
+    @property
+    def is_late(self) -> bool:
+        """On a device, and copied beside what that computes."""
+        return self.source.device.type != "cpu" and not self.volatile
 
 
 def part_of(entry: Entry, replicas: Copies) -> Part | None:
@@ -146,7 +152,8 @@ def _piece(entry: Entry, part: Part, first: int, last: int) -> Piece | None:
             offsets[0] += first
         spec["offsets"], spec["piece_shape"] = offsets, list(local.shape)
     frozen = isinstance(entry.tensor, nn.Parameter) and not entry.tensor.requires_grad
-    return Piece(spec, local, plain and not entry.volatile and size > 0, frozen)
+    pullable = plain and not entry.volatile and size > 0
+    return Piece(spec, local, pullable, frozen, entry.volatile)
 
 
 def _part_of_dtensor(name: str, tensor: Any, replicas: Copies) -> Part | None:

@@ -22,6 +22,8 @@ from shanty.checkpoint.wire import Answer, Connection
 from shanty.saves import count_save, tell_save
 
 FENCE_LIMIT_S = 60.0
+# Memory that was never touched takes a copy ten times slower than this machine's others.
+FENCE_BYTES_PER_S = 100e6
 _POLL_MS = 1
 _WAIT_SLICE_S = 0.25
 _STATES = ("copying", "staged", "durable", "committed")
@@ -31,8 +33,9 @@ class SaveHandle:
     """One save. `staged`: it is whole in memory, parameters may change. `durable`: all ranks' files
     are on storage and the checkpoint is committed. `error`: why it will never be."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, number: int = 0) -> None:
         self.step = step
+        self._number = number
         self.error: str | None = None
         self.seconds: dict[str, float] = {}
         self._state = 0
@@ -73,7 +76,7 @@ class SaveHandle:
         if self._connection is None:
             return False
         try:
-            answer = self._connection.ask(op, step=self.step, **fields).fields
+            answer = self._connection.ask(op, **self._id, **fields).fields
         except CheckpointError as error:
             self._fail(str(error))
             return False
@@ -85,6 +88,10 @@ class SaveHandle:
         self._state = max(self._state, FILLING + _STATES.index(state))
         self._settle()
         return _STATES.index(state) >= _STATES.index(fields.get("state", "committed"))
+
+    @property
+    def _id(self) -> dict[str, int]:
+        return {"step": self.step, "number": self._number}
 
     def _look(self) -> int:
         """The newest known state, without asking unless the slot is another's by now."""
@@ -119,10 +126,14 @@ class SaveHandle:
 
 
 class Saver:
-    """Used by the training thread only, but for `_push`, which may have a thread of its own."""
+    """Used by the training thread only, but for `_push`, which may have a thread of its own. Saves
+    have numbers from `first_number` on, the same on all ranks."""
 
-    def __init__(self, connection: Connection, replicas: Copies, at_once: bool) -> None:
+    def __init__(
+        self, connection: Connection, replicas: Copies, at_once: bool, first_number: int = 1
+    ) -> None:
         self._connection = connection
+        self._number = first_number
         self._replicas = replicas
         self._at_once = at_once
         self._plan = Plan([], replicas)
@@ -134,7 +145,7 @@ class Saver:
         self._laid_out: Any = None
         self._ways: Ways | None = None
         self._stream: Any = None
-        self._registered: list[Arena] = []
+        self._pinned: Arena | None = None
         self.slot_bytes = 0
         self.pending: list[SaveHandle] = []
 
@@ -147,7 +158,8 @@ class Saver:
         pin: bool,
     ) -> SaveHandle:
         """Never raises for what goes wrong outside of this process: the handle tells."""
-        handle = SaveHandle(step)
+        handle = SaveHandle(step, self._number)
+        self._number += 1
         handle._connection = self._connection
         if self._plan.entries is not entries:
             self._plan = Plan(entries, self._replicas)
@@ -157,6 +169,7 @@ class Saver:
             self._fill(handle, slot, texts, pin)
         except (CheckpointError, OSError) as error:
             handle._fail(str(error))
+            self._abandon(handle, str(error))
             return handle
         self.pending.append(handle)
         if self._at_once:
@@ -182,7 +195,7 @@ class Saver:
         if not self.pending:
             return
         handle = self.pending[-1]
-        end = time.monotonic() + FENCE_LIMIT_S
+        end = time.monotonic() + self._fence_limit_s()
         while not handle._sent.wait(0.2):
             self._check_engine(handle, end)
         while handle._peek is not None and handle.error is None and handle._peek() == FILLING:
@@ -191,11 +204,14 @@ class Saver:
             self._check_engine(handle, end)
         self._check_unchanged(handle)
 
+    def _fence_limit_s(self) -> float:
+        return FENCE_LIMIT_S + self.slot_bytes / FENCE_BYTES_PER_S
+
     def _check_engine(self, handle: SaveHandle, end: float) -> None:
         if time.monotonic() > end:
             raise CheckpointError(
-                f"the checkpoint of step {handle.step} was not copied within {FENCE_LIMIT_S:.0f} "
-                "s, and the optimizer cannot step before: the checkpoint engine hangs; see its "
+                f"the checkpoint of step {handle.step} was not copied within "
+                f"{self._fence_limit_s():.0f} s, and the optimizer cannot step before: the checkpoint engine hangs; see its "
                 "messages on stderr"
             )
 
@@ -205,15 +221,22 @@ class Saver:
         if not versions or handle.error is not None or versions == self._plan.versions():
             return
         self._at_once = True
-        try:
-            self._connection.ask("abandon", step=handle.step)
-            outcome = "it is given up"
-        except CheckpointError as error:
-            outcome = f"it may hold a mixture and could not be taken back ({error})"
+        trouble = self._abandon(handle, "its tensors changed while they were copied")
+        outcome = "it is given up"
+        if trouble:
+            outcome = f"it may hold a mixture and could not be taken back ({trouble})"
         handle._fail(
             "parameters were changed between the save and the optimizer's next step, not by the "
             f"optimizer; {outcome}, and from now on save() returns only when all is copied"
         )
+
+    def _abandon(self, handle: SaveHandle, why: str) -> str:
+        """Tells the other ranks, who would wait for this one's part. Returns what went wrong."""
+        try:
+            self._connection.ask("abandon", **handle._id, why=why)
+        except CheckpointError as error:
+            return str(error)
+        return ""
 
     def _lay_out(self, aliases: dict[str, str]) -> None:
         plan = self._plan
@@ -262,7 +285,7 @@ class Saver:
         handle._versions = self._plan.versions
         request: dict[str, Any] = {
             "slot": slot,
-            "step": step,
+            **handle._id,
             "pointers": ways.pointers,
             "state": texts[0],
             "global": texts[1],
@@ -291,30 +314,41 @@ class Saver:
             self._connection.ask("save", **request)
         except Exception as error:
             handle._fail(str(error))
+            self._abandon(handle, str(error))
         finally:
             handle._sent.set()
 
     def _copy_device(self, slot: int, ways: Ways) -> Any:
         """Beside what the device computes; the event is when it is done."""
-        if not ways.device:
+        if not ways.device and not ways.volatile:
             return None
         if not torch.cuda.is_available():
+            ways.copy(slot, ways.volatile)
             ways.copy(slot, ways.device)
             return None
-        self._pin()
         current = torch.cuda.current_stream()
         self._stream = self._stream or torch.cuda.Stream()
+        self._pin()
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
+            ways.copy(slot, ways.volatile, non_blocking=True)
+            # A forward may change these; what it computes must come after their copy.
+            current.wait_event(self._stream.record_event())
             ways.copy(slot, ways.device, non_blocking=True)
             return self._stream.record_event()
 
     def _pin(self) -> None:
         """Once per arena; where the driver refuses, copies are slower."""
-        arena = self._arena
-        if arena is not None and arena not in self._registered:
-            self._registered.append(arena)
-            torch.cuda.cudart().cudaHostRegister(arena.bytes.data_ptr(), arena.size, 0)
+        arena, before = self._arena, self._pinned
+        if arena is None or arena is before:
+            return
+        runtime = torch.cuda.cudart()
+        if before is not None:
+            # What is copied into it may still be under way.
+            self._stream.synchronize()
+            runtime.cudaHostUnregister(before.bytes.data_ptr())
+        runtime.cudaHostRegister(arena.bytes.data_ptr(), arena.size, 0)
+        self._pinned = arena
 
 
 class Plan:
@@ -324,12 +358,12 @@ class Plan:
         self.entries = entries
         self.pieces: list[Piece] = pieces_of(entries, replicas)
         self.specs = [piece.spec for piece in self.pieces]
-        self._pulled = [piece.source for piece in self.pieces if piece.pullable]
+        self._late = [piece.source for piece in self.pieces if piece.pullable or piece.is_late]
 
     def versions(self) -> int:
-        """Changes when one of the pulled tensors is changed in place where torch sees it; 0: there
-        are none."""
-        return sum(source._version for source in self._pulled) + bool(self._pulled)
+        """Changes when a tensor that is copied after save() returned is changed in place where
+        torch sees it; 0: there are none."""
+        return sum(source._version for source in self._late) + bool(self._late)
 
 
 class Ways:
@@ -343,12 +377,13 @@ class Ways:
         self.now: list[int] = []  # copied before `save` returns
         self.later: list[int] = []  # by a thread, where the engine may not pull them
         self.device: list[int] = []
+        self.volatile: list[int] = []  # on a device too, and not only the optimizer changes them
         self._arena, self._offsets = arena, offsets
         self._pairs: dict[tuple[int, int], tuple[list[Tensor], list[Tensor], list[int]]] = {}
         addresses = []
         for i, piece in enumerate(plan.pieces):
             if piece.source.device.type != "cpu":
-                self.device.append(i)
+                (self.volatile if piece.volatile else self.device).append(i)
             elif not piece.pullable:
                 self.now.append(i)
             elif pull:
