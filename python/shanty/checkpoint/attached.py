@@ -18,6 +18,7 @@ from shanty.checkpoint.optimizers import (
     make_state,
     optimizer_entries,
     optimizer_json,
+    own_part,
 )
 from shanty.checkpoint.sampler import ResumableLoader, ResumableSampler
 from shanty.checkpoint.structure import Structure
@@ -83,7 +84,7 @@ class Attached:
         if self._structure is None or not self._structure.holds():
             self._entries, self._models = self._collect()
             modules = [module for _, module in self.modules]
-            optimizers = [optimizer for _, _, optimizer in self.optimizers]
+            optimizers = [own_part(optimizer) for _, _, optimizer in self.optimizers]
             self._structure = Structure(modules, optimizers, self._entries)
         return self._entries, self._models
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from shanty.checkpoint.codec import decode, encode
@@ -15,15 +16,22 @@ from shanty.checkpoint.errors import CheckpointError
 Optimizer = torch.optim.Optimizer
 
 
+def own_part(optimizer: Any) -> Any:
+    """The optimizer that has this rank's state. Of a ZeroRedundancyOptimizer, whose ranks have whole
+    parameters' states each, that is another than the one that the script steps."""
+    return optimizer.optim if _is_zero(optimizer) else optimizer
+
+
 def optimizer_entries(optimizer: Optimizer, prefix: str, models: Collected) -> list[Entry]:
     entries = []
+    is_zero, optimizer = _is_zero(optimizer), own_part(optimizer)
     for name, parameter in _parameters(optimizer, models):
         flat = models.flats.get(id(parameter))
         for key, value in optimizer.state.get(parameter, {}).items():
             if not isinstance(value, Tensor):
                 continue
             alike = value.shape == parameter.shape
-            share = share_of(flat)
+            share = MINE if is_zero else share_of(flat)
             if flat is not None and not alike:
                 # A count of steps: kept by the ranks that have a part, stored by one of them.
                 share = MINE if share == MINE and flat.start == 0 else NOT_ME
@@ -41,10 +49,15 @@ def optimizer_json(optimizer: Optimizer, models: Collected, allow_pickle: bool) 
         encoded = encode(options, where, allow_pickle)
         groups.append({"options": encoded, "params": len(group["params"])})
     state = {}
-    for name, parameter in _parameters(optimizer, models):
+    for name, parameter in _parameters(own_part(optimizer), models):
         rest = {
             k: v for k, v in optimizer.state.get(parameter, {}).items() if not isinstance(v, Tensor)
         }
+        if rest and _is_zero(optimizer):
+            raise CheckpointError(
+                f"cannot save the state of {name}: a ZeroRedundancyOptimizer's {next(iter(rest))} is "
+                "no tensor, and only one rank has it"
+            )
         if rest:
             state[name] = encode(rest, f"the optimizer's state of {name}", allow_pickle)
     return {"groups": groups, "state": state}
@@ -66,6 +79,11 @@ def apply_json(
                 now.copy_(torch.as_tensor(value))
             else:
                 group[key] = value
+    if _is_zero(optimizer) and saved["state"]:
+        raise CheckpointError(
+            "cannot load into a ZeroRedundancyOptimizer: the checkpoint's optimizer has state that "
+            "is no tensor"
+        )
     for name, parameter in _parameters(optimizer, models):
         if name in saved["state"]:
             optimizer.state[parameter].update(decode(saved["state"][name], allow_pickle))
@@ -76,6 +94,7 @@ def make_state(
 ) -> list[str]:
     """Makes the state that the checkpoint has and a fresh optimizer has not, and drops what it has
     not. `stored` are the checkpoint's tensors by name. Returns the names of what was dropped."""
+    optimizer = own_part(optimizer)
     keys_of: dict[str, list[str]] = {}
     known = dict(_parameters(optimizer, models))
     for where in stored:
@@ -141,9 +160,22 @@ def _name_of(parameter: Tensor, models: Collected) -> str:
 
 
 def check_supported(optimizer: Any) -> None:
-    classes = {base.__name__ for base in type(optimizer).__mro__}
-    if "ZeroRedundancyOptimizer" in classes or not isinstance(optimizer, Optimizer):
+    if not isinstance(optimizer, Optimizer):
         raise CheckpointError(
-            f"cannot attach a {type(optimizer).__name__}: only torch.optim.Optimizer, and not "
-            "ZeroRedundancyOptimizer; use FSDP2 for sharded state"
+            f"cannot attach a {type(optimizer).__name__}: only a torch.optim.Optimizer"
         )
+    if _is_zero(optimizer):
+        # Made of the ranks that have the state, each parameter's one of them.
+        if dist.get_world_size(optimizer.process_group) != dist.get_world_size():
+            raise CheckpointError(
+                "cannot attach this ZeroRedundancyOptimizer: its process group has not all ranks"
+            )
+        if optimizer._overlap_with_ddp:
+            raise CheckpointError(
+                "cannot attach this ZeroRedundancyOptimizer: with overlap_with_ddp it changes "
+                "parameters during the backward; make it without"
+            )
+
+
+def _is_zero(optimizer: Any) -> bool:
+    return any(base.__name__ == "ZeroRedundancyOptimizer" for base in type(optimizer).__mro__)

@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -38,9 +39,9 @@ import shanty
 HALF, BATCH, ACCUMULATE, SAMPLES_PER_RANK = 5, 3, 2, 17
 # What is reshaped into what, by the number of ranks.
 KINDS = {
-    1: ("plain", "fsdp2"),
-    2: ("ddp", "fsdp2", "fsdp1"),
-    3: ("ddp", "fsdp2", "fsdp1"),
+    1: ("plain", "fsdp2", "zero"),
+    2: ("ddp", "fsdp2", "fsdp1", "zero"),
+    3: ("ddp", "fsdp2", "fsdp1", "zero"),
     4: ("ddp", "fsdp2", "fsdp1", "hsdp", "tp"),
     6: ("ddp", "fsdp2"),
     8: ("ddp", "fsdp2", "hsdp"),
@@ -130,7 +131,7 @@ class Case:
             state[name] = local(tensor).clone()
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         for i, parameter in enumerate(parameters):
-            for key, value in self.optimizer.state.get(parameter, {}).items():
+            for key, value in states(self.optimizer).get(parameter, {}).items():
                 state[f"{i}.{key}"] = local(value).clone()
         return state
 
@@ -145,6 +146,19 @@ def adamw(parameters: Any) -> torch.optim.Optimizer:
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+
+
+def zero(parameters: Any) -> torch.optim.Optimizer:
+    return ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=1e-2)
+
+
+def states(optimizer: Any) -> Any:
+    return getattr(optimizer, "optim", optimizer).state
+
+
+def owned(optimizer: Any) -> set[int]:
+    groups = getattr(optimizer, "optim", optimizer).param_groups
+    return {id(parameter) for group in groups for parameter in group["params"]}
 
 
 def sharded(model: nn.Module, mesh: Any) -> nn.Module:
@@ -183,6 +197,7 @@ WRAPS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "fsdp1": fsdp1,
     "hsdp": hsdp,
     "tp": tp,
+    "zero": DistributedDataParallel,
 }
 
 
@@ -200,6 +215,7 @@ def cases(world: int) -> dict[str, Callable[[], Case]]:
     if world == 2:
         found["fsdp2 sgd"] = lambda: Case(fsdp2, sgd)
         found["fsdp1"] = lambda: Case(fsdp1, adamw)
+        found["zero"] = lambda: Case(DistributedDataParallel, zero)
     if world == 4:
         found["fsdp2 bf16"] = lambda: Case(fsdp2, adamw, torch.bfloat16)
         found["hsdp"] = lambda: Case(hsdp, adamw)
@@ -302,6 +318,8 @@ def load_all(directory: Path, kind: str, size: int) -> dict[str, str]:
 def exchanged(saved: str, saving: int, kind: str, size: int) -> bool:
     """All pairs of worlds, by way of FSDP2."""
     both, worlds = {saved, kind}, {saving, size}
+    if both == {"zero"}:
+        return True
     return "fsdp2" in both and (both <= {"plain", "ddp", "fsdp2"} or bool(worlds & FEW_WORLDS))
 
 
@@ -369,13 +387,16 @@ def known(kind: str, fill: bool) -> Case:
     with torch.no_grad():
         for name, parameter in plain.named_parameters():
             parameter.copy_(values[name] if fill else 0)
-    case = Case(lambda _: WRAPS[kind](plain), adamw, samples=64)
+    optimizer = zero if kind == "zero" else adamw
+    case = Case(lambda _: WRAPS[kind](plain), optimizer, samples=64)
     if fill:
         # A step would change all; its moments are filled from the shards of parameters.
         for parameter in case.model.parameters():
             if not local(parameter).numel() and kind == "fsdp1":
                 continue
-            case.optimizer.state[parameter] = {
+            if id(parameter) not in owned(case.optimizer):
+                continue
+            states(case.optimizer)[parameter] = {
                 "step": torch.tensor(7.0),
                 "exp_avg": parameter.detach() * 2,
                 "exp_avg_sq": parameter.detach() * 3,
@@ -394,7 +415,7 @@ def save_known(directory: Path, kind: str) -> None:
 
 
 def load_known(directory: Path, expected: Case, case: Case) -> str:
-    case.optimizer.state.clear()
+    states(case.optimizer).clear()
     with torch.no_grad():
         for parameter in case.model.parameters():
             local(parameter).zero_()
@@ -405,7 +426,7 @@ def load_known(directory: Path, expected: Case, case: Case) -> str:
     for one, other in pairs:
         if not torch.equal(local(one), local(other)):
             return "parameters differ"
-        a, b = expected.optimizer.state.get(one, {}), case.optimizer.state.get(other, {})
+        a, b = states(expected.optimizer).get(one, {}), states(case.optimizer).get(other, {})
         if a.keys() != b.keys() or not all(torch.equal(local(a[k]), local(b[k])) for k in a):
             return "the optimizer's state differs"
     return "same"
