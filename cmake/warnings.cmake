@@ -6,3 +6,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-error=restrict -Wno-error=maybe-uninitialized -Wno-restrict
                       -Wno-maybe-uninitialized)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Of libstdc++ 12's own std::stable_sort.
+  add_compile_options(-Wno-deprecated-declarations)
+endif()

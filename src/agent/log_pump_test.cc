@@ -68,7 +68,8 @@ TEST_F(LogPumpTest, KeepsEveryByteOfBinaryOutputAndOfALastLineWithoutNewline) {
 // How many descriptors the epoll instances of this process watch.
 size_t count_watched() {
   size_t count = 0;
-  for (const std::string& fd : list_directory("/proc/self/fdinfo").value()) {
+  const auto descriptors = list_directory("/proc/self/fdinfo");
+  for (const std::string& fd : *descriptors) {
     const auto info = read_file("/proc/self/fdinfo/" + fd, size_t{1} << 20);
     if (!info) continue;
     for (size_t at = info->find("tfd:"); at != std::string::npos; at = info->find("tfd:", at + 1)) {

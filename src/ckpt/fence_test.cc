@@ -21,7 +21,8 @@ void prepare(Race& race) {
 }
 
 bool is_committed(Vfs& vfs, const CheckpointId& id) {
-  for (const Listed& listed : list_checkpoints(vfs, kRoot).value()) {
+  const auto all = list_checkpoints(vfs, kRoot);
+  for (const Listed& listed : *all) {
     if (listed.id == id && listed.state == CheckpointState::kCommitted) return true;
   }
   return false;

@@ -138,8 +138,9 @@ class ModelVfs : public Vfs {
   }
 
   Status make_directory(const std::string& path) override {
-    const auto [parent, name] = split(path);
-    return apply("making directory " + path, [&, parent = parent, name = name]() -> Status {
+    const auto place = split(path);
+    return apply("making directory " + path, [&]() -> Status {
+      const auto& [parent, name] = place;
       if (parent == nullptr) return Error{"making directory " + path + ": no parent"};
       if (parent->now.contains(name)) return Error{"making directory " + path + ": File exists"};
       change(*parent, {{name, std::make_shared<Node>(true)}});

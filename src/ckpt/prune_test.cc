@@ -38,7 +38,8 @@ class PruneTest : public ::testing::Test {
   }
   std::set<uint64_t> steps() {
     std::set<uint64_t> out;
-    for (const Listed& listed : list_checkpoints(vfs_, kRoot).value()) out.insert(listed.id.step);
+    const auto all = list_checkpoints(vfs_, kRoot);
+    for (const Listed& listed : *all) out.insert(listed.id.step);
     return out;
   }
 

@@ -187,8 +187,10 @@ void RankStore::run(const std::shared_ptr<Job>& job) {
   });
   Status status = write(*job, copied);
   if (!copied.ok()) status = copied;
-  neighbour.join();
   const std::string error = status.ok() ? "" : status.error().message;
+  // Before the other ranks have copied theirs, for which the neighbour's copy waits.
+  if (!status.ok()) set(*job, SlotState::kFailed, error);
+  neighbour.join();
   {
     const std::lock_guard lock(mutex_);
     if (job->arena == arena_) busy_[job->request.slot] = false;
