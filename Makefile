@@ -48,8 +48,10 @@ soak: packages
 	@cmake --build build -j $(JOBS) --target gang_soak
 	@build/tests/gang_soak
 
-# Unit tests under the sanitizers.
-asan tsan: packages
+# Unit tests under the sanitizers; `asan` shares its build with `fuzz`.
+asan: PACKAGES = packages-fuzz.txt
+asan tsan:
+	@SHANTY_SETUP_PYTHON=0 scripts/setup.sh $(PACKAGES)
 	@cmake --preset $@ >/dev/null
 	@cmake --build build/$@ -j $(JOBS)
 	@scripts/unit.sh build/$@
@@ -58,4 +60,4 @@ format:
 	@git ls-files '*.cc' '*.h' | xargs clang-format-19 -i
 
 clean:
-	rm -rf build/CMakeFiles build/tests build/shanty build/dev build/asan build/tsan build/fuzz
+	rm -rf build/CMakeFiles build/tests build/shanty build/dev build/asan build/tsan

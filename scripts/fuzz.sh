@@ -3,9 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake --preset fuzz >/dev/null
-cmake --build build/fuzz -j "$(nproc)" --target fuzzers
+cmake --build build/asan -j "$(nproc)" --target fuzzers
 failed=0
-for fuzzer in build/fuzz/fuzz/*_fuzz; do
+for fuzzer in build/asan/fuzz/*_fuzz; do
   name=$(basename "$fuzzer")
   mkdir -p "build/corpus/$name"
   echo "fuzzing: $name"
