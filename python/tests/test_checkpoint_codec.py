@@ -16,7 +16,7 @@ from shanty.checkpoint import rng  # noqa: E402
 from shanty.checkpoint.codec import decode, encode  # noqa: E402
 from shanty.checkpoint.errors import CheckpointError  # noqa: E402
 from shanty.checkpoint.orders import Orders  # noqa: E402
-from shanty.checkpoint.schedule import Schedule  # noqa: E402
+from shanty.checkpoint.schedule import Failures, Schedule  # noqa: E402
 
 
 def whole(text: str) -> float:
@@ -120,12 +120,30 @@ def test_schedules() -> None:
     assert not Schedule("10min").due(1, 599) and Schedule("10min").due(1, 600)
     auto = Schedule("auto", mtbf_s=10_000)
     auto.learn(cost_s=0.5, durable_s=20)
-    assert auto.seconds == 100
+    assert auto.seconds == pytest.approx(100, abs=1)
     auto.learn(cost_s=0.5, durable_s=200)
     assert auto.seconds == 200
     for wrong in ("often", 0):
         with pytest.raises(CheckpointError, match="every="):
             Schedule(wrong)
+
+
+def test_the_time_between_failures_is_measured() -> None:
+    first = Failures(expected_s=1000)
+    assert first.mean_s() == pytest.approx(1000, abs=10)
+    history = {**first.saved(generation=0), "trained_s": 5000.0}
+    second = Failures(expected_s=1000)
+    second.loaded(history, generation=2)
+    assert second.mean_s() == pytest.approx(6000 / 3, abs=10)
+    # Another job goes on from it: its first start is no failure, its restart is.
+    for generation, failures in ((0, 2), (1, 3)):
+        third = Failures(expected_s=1000)
+        third.loaded(second.saved(generation=2), generation)
+        assert third.saved(generation)["failures"] == failures
+    assert Failures(7).saved(3).keys() == history.keys()
+    before_it_was_kept = Failures(expected_s=1000)
+    before_it_was_kept.loaded({}, generation=0)
+    assert before_it_was_kept.mean_s() == pytest.approx(1000, abs=10)
 
 
 class FakeWorld:

@@ -36,12 +36,13 @@ class Checkpointer:
     Every rank makes one and calls `load`, `save` and `maybe_save` alike, in its training thread;
     nothing is connected or started before the first of these. `keep` newest checkpoints stay in
     `directory`. `every` is for maybe_save: steps, a time ("10min"), or "auto", from what a save
-    costs and `mtbf_s`, the mean time between failures. `rate_limit`: bytes per second written, per
-    node. `allow_pickle` lets values that have no JSON be saved, and loaded, as pickles: a pickle
-    can run any code. `replicas`: who else has the same plain tensors, to store each byte once:
-    "auto" is all ranks, None nobody, or a process group. `copy_at_once`: save() returns only when
-    parameters may change, for scripts that change them outside of the optimizer. `keep_best` more
-    stay: those with the lowest (`mode="max"`: highest) value of the metric `best` that `save` got.
+    costs and the mean time between failures: as measured, and `mtbf_s` at first. `rate_limit`:
+    bytes per second written, per node. `allow_pickle` lets values that have no JSON be saved, and
+    loaded, as pickles: a pickle can run any code. `replicas`: who else has the same plain tensors,
+    to store each byte once: "auto" is all ranks, None nobody, or a process group. `copy_at_once`:
+    save() returns only when parameters may change, for scripts that change them outside of the
+    optimizer. `keep_best` more stay: those with the lowest (`mode="max"`: highest) value of the
+    metric `best` that `save` got.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Checkpointer:
         entries, models = self._attached.tensors()
         shared = self._attached.shared(step, models, self._world)
         shared.update(self._best.score(metrics))
+        shared["history"] = self._schedule.failures.saved(self._world.generation)
         own = self._attached.own(shared, self._world)
         handle = saver.save(step, entries, models.aliases, (own, shared), pin)
         self._preflight(saver)
@@ -171,6 +173,8 @@ class Checkpointer:
         saver.fence()
         found = load(self._engine.connection, self._world, self._attached, step, strict)
         self._saved_at = time.monotonic()
+        if found is not None:
+            self._schedule.failures.loaded(found.history, self._world.generation)
         recorder = get_recorder()
         if recorder is not None:
             recorder.resumed_at(found.step if found is not None else 0)

@@ -35,6 +35,7 @@ class Loaded:
     findings: list[str] = field(default_factory=list)
     extra: Any = None
     metrics: dict[str, float] = field(default_factory=dict)
+    history: dict[str, Any] = field(default_factory=dict, repr=False)  # see schedule.Failures
 
 
 @dataclass
@@ -96,6 +97,7 @@ def load(
                 _once([*earlier, *findings, *fit.findings, *outcome.findings]),
                 attached.extra_of(shared, answer.get("state"), world),
                 shared.get("metrics", {}),
+                shared.get("history", {}),
             )
         earlier += [*findings, *damages]
     raise CheckpointError("; ".join([f"{MAX_CANDIDATES} checkpoints are damaged", *_once(earlier)]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import time
+from typing import Any
 
 from shanty.checkpoint.errors import CheckpointError
 
@@ -15,13 +17,39 @@ MTBF_S = 3 * 3600.0
 _UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
+class Failures:
+    """The mean time between failures, as measured. `expected_s`, one failure in that time, counts
+    as long as little was seen: (expected_s + time trained) / (1 + failures)."""
+
+    def __init__(self, expected_s: float) -> None:
+        self._expected_s = expected_s
+        self._count, self._trained_s = 0, 0.0  # before this process
+        self._began = time.monotonic()
+
+    def mean_s(self) -> float:
+        trained_s = self._trained_s + time.monotonic() - self._began
+        return (self._expected_s + trained_s) / (1 + self._count)
+
+    def saved(self, generation: int) -> dict[str, Any]:
+        """For the next process; `generation`: how often the launcher has restarted the job."""
+        trained_s = self._trained_s + time.monotonic() - self._began
+        return {"failures": self._count, "trained_s": trained_s, "generation": generation}
+
+    def loaded(self, saved: dict[str, Any], generation: int) -> None:
+        """A later generation of the launcher was made by failures; a job that begins anew by none."""
+        before = saved.get("generation", 0)
+        since = generation - before if generation >= before else generation
+        self._count = saved.get("failures", 0) + since
+        self._trained_s = saved.get("trained_s", 0.0)
+
+
 class Schedule:
     """`every`: a number of steps, a time such as "90s", "10min" or "1h", or "auto"."""
 
     def __init__(self, every: int | str, mtbf_s: float = MTBF_S) -> None:
         self.steps = every if isinstance(every, int) else 0
         self.auto = every == "auto"
-        self._mtbf_s = mtbf_s
+        self.failures = Failures(mtbf_s)
         self.seconds = 0.0
         if isinstance(every, int):
             if every < 1:
@@ -43,7 +71,7 @@ class Schedule:
         """Young's interval, sqrt(2 * cost of a save * mean time between failures); never shorter
         than a save takes to become durable."""
         if self.auto:
-            best_s = max(math.sqrt(2 * cost_s * self._mtbf_s), durable_s, SHORTEST_S)
+            best_s = max(math.sqrt(2 * cost_s * self.failures.mean_s()), durable_s, SHORTEST_S)
             self.seconds = min(best_s, LONGEST_S)
 
 
