@@ -170,6 +170,37 @@ def test_sigterm_passes_on_and_the_job_is_stopped(start, script, tmp_path):
     run.assert_nothing_left()
 
 
+@pytest.mark.parametrize("options, number", [
+    ([], signal.SIGINT),
+    ([], signal.SIGHUP),
+    (["--signals-to-handle", "SIGTERM,SIGUSR1"], signal.SIGUSR1),
+])
+def test_a_stop_signal_reaches_the_ranks_as_it_came(start, script, options, number):
+    run = start("--nnodes", 2, *options, script("""
+        import signal, time
+        def leave(number, frame):
+            print("got", signal.Signals(number).name, flush=True)
+            raise SystemExit
+        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(one, leave)
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.05)
+    """))
+    ready(run, 2)
+    run.process.send_signal(number)
+    run.wait()
+    assert run.code == 1 and run.report()["outcome"] == "stopped", run.describe()
+    for rank in (0, 1):
+        assert b"got " + number.name.encode() in run.log(rank), run.describe()
+    run.assert_nothing_left()
+
+
+def test_an_unknown_signal_to_handle_is_a_usage_error(start, script):
+    run = start("--signals-to-handle", "SIGTERM,SIGFOO", script("print(1)")).wait()
+    assert run.code == 2 and b"SIGFOO" in run.stderr, run.describe()
+
+
 def test_nohup_keeps_a_job_from_the_end_of_its_terminal(start, script, tmp_path):
     go = tmp_path / "go"
     run = start("--nproc-per-node", 2, script(WAITING), go,

@@ -60,6 +60,11 @@ gang::AgentConfig make_config(const AgentSpec& spec) {
           .first_contact_limit = seconds(spec.first_contact_limit_s)};
 }
 
+std::vector<int> with_child_signal(std::vector<int> signals) {
+  signals.push_back(SIGCHLD);
+  return signals;
+}
+
 net::WsClient::Options make_client_options(const AgentSpec& spec) {
   return {.host = spec.coordinator_host,
           .port = spec.coordinator_port,
@@ -81,7 +86,7 @@ class AgentShell {
         workers_(spec_, run_, pump_, checkpoints_.socket_name()),
         monitor_(run_),
         injector_(spec_.injects),
-        signals_(io_, {SIGCHLD, SIGTERM, SIGINT}),
+        signals_(io_, with_child_signal(spec.stop_signals)),
         deadline_timer_(io_),
         drain_timer_(io_),
         parent_(io_),
@@ -145,7 +150,7 @@ class AgentShell {
   }
 
   void act(const gang::SignalWorkers& action) {
-    if (!action.kill) return workers_.terminate();
+    if (!action.kill) return workers_.signal(action.signal);
     killing_ = true;
     workers_.kill();
     asio::post(io_, [this] { check_gone(); });
@@ -190,7 +195,7 @@ class AgentShell {
 
   void on_signal(int signal) {
     if (signal == SIGCHLD) return on_child_signal();
-    handle(gang::LeaveRequested{"the agent got " + signal_name(signal)});
+    handle(gang::LeaveRequested{"the agent got " + signal_name(signal), signal});
   }
 
   void on_child_signal() {

@@ -27,7 +27,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(AgentSpec, run_dir, run_id, want
                                                 env, python_dir, elastic_run_id, role,
                                                 elastic_max_restarts, total_steps, direct_log_ranks,
                                                 grace_s, restart_grace_s, orphan_limit_s,
-                                                first_contact_limit_s, injects)
+                                                first_contact_limit_s, stop_signals, injects)
 
 namespace {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -53,6 +54,7 @@ struct AgentSpec {
   double restart_grace_s = 5;
   double orphan_limit_s = 60;
   double first_contact_limit_s = 1800;
+  std::vector<int> stop_signals = {SIGTERM};  // end this node, and reach its workers so
   std::vector<Inject> injects;
 };
 

@@ -91,11 +91,11 @@ Status WorkerSet::start_one(int local_rank) {
   return {};
 }
 
-void WorkerSet::terminate() {
+void WorkerSet::signal(int number) {
   for (const Worker& worker : workers_) {
     if (!worker.alive) continue;
-    ::killpg(worker.pid, SIGTERM);
-    ::killpg(worker.pid, SIGCONT);  // a stopped process cannot act on SIGTERM
+    ::killpg(worker.pid, number);
+    ::killpg(worker.pid, SIGCONT);  // a stopped process cannot act on it
   }
 }
 

@@ -41,8 +41,8 @@ class WorkerSet {
   // Starts all workers of `world`. On failure the ones already started are left to kill().
   Status start(const gang::World& world);
 
-  // SIGTERM to every living worker's process group.
-  void terminate();
+  // To every living worker's process group.
+  void signal(int number);
   // SIGKILL to every worker and all their descendants.
   void kill();
   // SIGKILL to the children that workers left behind. Returns how many there were.

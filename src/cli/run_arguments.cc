@@ -68,7 +68,8 @@ void add_torchrun_options(CLI::App& app, RunOptions& o, Ignored& ignored) {
          "streams kept off the terminal: 0, 1, 2, 3, or by local rank 0:3,1:1", "-r");
   option(app, "tee", o.tee, "streams shown though redirected, as -r", "-t");
   option(app, "local-ranks-filter", o.local_ranks_filter, "local ranks shown, as in 0,1");
-  option(app, "signals-to-handle", o.signals_to_handle, "handed to the workers");
+  option(app, "signals-to-handle", o.signals_to_handle,
+         "more signals that stop the job and reach the ranks");
   option(app, "shutdown-timeout", o.shutdown_timeout, "seconds from SIGTERM to SIGKILL");
   flag(app, "standalone", o.standalone, "one job on this machine, whatever the other options");
   flag(app, "module", o.module, "the target is a module, as in python -m", "-m");

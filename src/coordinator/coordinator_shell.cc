@@ -56,7 +56,7 @@ class CoordinatorShell {
         run_(std::move(run)),
         account_(std::move(account)),
         state_{.config = make_config(spec, std::move(past))},
-        signals_(io_, {SIGTERM, SIGINT, SIGHUP, SIGQUIT}),
+        signals_(io_, spec.stop_signals),
         deadline_timer_(io_),
         live_timer_(io_),
         parent_(io_) {}
@@ -76,11 +76,14 @@ class CoordinatorShell {
       return 3;
     }
     server_ = std::move(*server);
-    signals_.start(
-        [this](int signal) { handle(gang::StopRequested{"stopped by " + signal_name(signal)}); });
+    signals_.start([this](int signal) {
+      handle(gang::StopRequested{"stopped by " + signal_name(signal), signal});
+    });
     watch_parent();
     handle(gang::Tick{});
-    if (!spec_.stop_reason.empty()) handle(gang::StopRequested{spec_.stop_reason});
+    if (!spec_.stop_reason.empty()) {
+      handle(gang::StopRequested{spec_.stop_reason, spec_.stop_signal});
+    }
     write_live();
     io_.run();
     return state_.outcome == gang::Outcome::kSucceeded ? 0 : 1;

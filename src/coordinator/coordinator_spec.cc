@@ -9,7 +9,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(CoordinatorSpec, run_dir, host, 
                                                 parent_pid, replaceable, node_count, max_restarts,
                                                 restart_window_s, restart_on_exit, join_limit_s,
                                                 stop_limit_s, agent_grace_s, master_addr,
-                                                master_port, recovering, stop_reason)
+                                                master_port, recovering, stop_reason, stop_signal,
+                                                stop_signals)
 
 // MessagePack, because a path may hold bytes that JSON text cannot say.
 std::string encode_coordinator_spec(const CoordinatorSpec& spec) {

@@ -45,7 +45,7 @@ void kill_workers(Turn& t) {
 }
 
 // Asks running workers to end. A stop that has begun keeps its own deadline.
-void begin_stop(Turn& t, Duration grace, const std::string& why) {
+void begin_stop(Turn& t, Duration grace, const std::string& why, int signal = kDefaultStopSignal) {
   AgentState& s = t.s;
   // Ranks that all finished may leave strays behind, which have their own deadline.
   if (s.phase != AgentPhase::kRunning || all_succeeded(s)) return;
@@ -54,13 +54,13 @@ void begin_stop(Turn& t, Duration grace, const std::string& why) {
   note(t, Note::Kind::kStopping, why);
   // No rank is left: nothing is worth waiting for.
   if (all_ended(s)) return kill_workers(t);
-  t.actions.emplace_back(SignalWorkers{.kill = false});
+  t.actions.emplace_back(SignalWorkers{.kill = false, .signal = signal});
   s.kill_at = t.now.mono + grace;
 }
 
-void leave(Turn& t, Outcome outcome, std::string reason) {
+void leave(Turn& t, Outcome outcome, std::string reason, int signal = kDefaultStopSignal) {
   if (!t.s.departure) t.s.departure = Departure{outcome, std::move(reason)};
-  begin_stop(t, t.s.config.grace, t.s.departure->reason);
+  begin_stop(t, t.s.config.grace, t.s.departure->reason, signal);
   t.report = true;
 }
 
@@ -97,8 +97,8 @@ void on_directive(Turn& t, const Directive& d) {
       return on_run(t, d.world);
     case Wish::kStop:
       if (s.world.generation > d.world.generation) return;
-      return begin_stop(t, d.outcome == Outcome::kNone ? s.config.restart_grace : s.config.grace,
-                        d.reason);
+      if (d.outcome == Outcome::kNone) return begin_stop(t, s.config.restart_grace, d.reason);
+      return begin_stop(t, s.config.grace, d.reason, d.stop_signal);
     case Wish::kEnd:
       return leave(t, d.outcome, d.reason);
   }
@@ -224,7 +224,7 @@ void dispatch(Turn& t, const AgentEvent& event) {
     void operator()(const WorkerEnded& e) { on_worker_ended(t, e); }
     void operator()(const WorkersGone& e) { on_workers_gone(t, e); }
     void operator()(const StartFailed& e) { on_start_failed(t, e); }
-    void operator()(const LeaveRequested& e) { leave(t, Outcome::kStopped, e.reason); }
+    void operator()(const LeaveRequested& e) { leave(t, Outcome::kStopped, e.reason, e.signal); }
     void operator()(const PortReserved& e) { on_port(t, e.port); }
     void operator()(const Tick&) {}
   };

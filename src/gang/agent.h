@@ -48,9 +48,10 @@ struct StartFailed {
   Generation generation = 0;
   std::string reason;
 };
-// The shell got SIGTERM or its parent died.
+// The shell got a signal to stop or its parent died.
 struct LeaveRequested {
   std::string reason;
+  int signal = kDefaultStopSignal;  // for the workers
 };
 // The shell reserved another port for MASTER_PORT.
 struct PortReserved {
@@ -63,8 +64,9 @@ struct StartWorkers {
   World world;
 };
 struct SignalWorkers {
-  bool kill = false;
-};  // SIGTERM, or SIGKILL to everything that is left
+  bool kill = false;                // SIGKILL to everything that is left
+  int signal = kDefaultStopSignal;  // else this, to the workers
+};
 struct SendReport {
   Report report;
 };

@@ -209,6 +209,29 @@ TEST_F(AgentTest, AWorkerThatVanishedIsNoSuccess) {
   EXPECT_EQ(report().phase, AgentPhase::kIdle);
 }
 
+TEST_F(AgentTest, HandsTheSignalThatStopsTheJobToTheWorkers) {
+  tell(Wish::kRun, 1);
+  Directive d = directive(Wish::kStop, 1);
+  d.outcome = Outcome::kStopped;
+  d.stop_signal = SIGUSR1;
+  step(DirectiveReceived{d});
+  EXPECT_EQ(asked.last<SignalWorkers>().signal, SIGUSR1);
+}
+
+TEST_F(AgentTest, HandsTheSignalThatItGotToTheWorkers) {
+  tell(Wish::kRun, 1);
+  step(LeaveRequested{"SIGINT", SIGINT});
+  EXPECT_EQ(asked.last<SignalWorkers>().signal, SIGINT);
+}
+
+TEST_F(AgentTest, StopsAFailedGenerationBySigtermWhateverWillStopTheJob) {
+  tell(Wish::kRun, 1);
+  Directive d = directive(Wish::kStop, 1);
+  d.stop_signal = SIGUSR1;
+  step(DirectiveReceived{d});
+  EXPECT_EQ(asked.last<SignalWorkers>().signal, SIGTERM);
+}
+
 TEST_F(AgentTest, LeavesOnlyWhenItsWorkersAreGone) {
   tell(Wish::kRun, 1);
   step(LeaveRequested{"SIGTERM"});

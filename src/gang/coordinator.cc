@@ -74,8 +74,10 @@ bool move(Turn& t) {
   return false;
 }
 
-void request_stop(CoordinatorState& s, const std::string& reason) {
-  if (!s.stop_reason) s.stop_reason = reason;
+void request_stop(CoordinatorState& s, const StopRequested& request) {
+  if (s.stop_reason) return;
+  s.stop_reason = request.reason;
+  s.stop_signal = request.signal;
 }
 
 // Returns the incarnation that reported, 0 = none.
@@ -90,7 +92,7 @@ uint64_t take_in(Turn& t, const CoordinatorEvent& event) {
       return 0;
     }
     uint64_t operator()(const StopRequested& e) {
-      request_stop(t.s, e.reason);
+      request_stop(t.s, e);
       return 0;
     }
     uint64_t operator()(const Tick&) { return 0; }

@@ -60,6 +60,7 @@ struct AgentDisconnected {
 };
 struct StopRequested {
   std::string reason;
+  int signal = kDefaultStopSignal;  // for the workers
 };
 struct Tick {};
 using CoordinatorEvent = std::variant<ReportReceived, AgentDisconnected, StopRequested, Tick>;

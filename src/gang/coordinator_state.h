@@ -88,6 +88,7 @@ struct CoordinatorState {
   bool acted = false;        // this life decided something; it no longer re-enters recovery
 
   std::optional<std::string> stop_reason;
+  int stop_signal = kDefaultStopSignal;
   Outcome outcome = Outcome::kNone;
   std::string end_reason;
 };

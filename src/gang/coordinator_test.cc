@@ -281,6 +281,15 @@ TEST_F(CoordinatorTest, AStopEndsAsStoppedOnceAllAreIdle) {
   EXPECT_EQ(state.end_reason, "SIGTERM");
 }
 
+TEST_F(CoordinatorTest, TheFirstSignalToStopIsHandedOn) {
+  start_two();
+  step(StopRequested{"SIGINT", SIGINT});
+  EXPECT_EQ(to(1).stop_signal, SIGINT);
+  step(StopRequested{"SIGTERM", SIGTERM});
+  set_phase(1, AgentPhase::kStopping);
+  EXPECT_EQ(to(1).stop_signal, SIGINT);
+}
+
 TEST_F(CoordinatorTest, ANodeThatGoesDuringAStopOnRequestIsNoFailure) {
   start_two();
   step(StopRequested{"SIGINT"});

@@ -15,6 +15,7 @@ void wish_stop(const CoordinatorState& s, Directive& d) {
   d.world.generation = s.max_generation;
   d.reason = s.stop_reason ? *s.stop_reason : "the generation has failed";
   d.outcome = s.stop_reason ? Outcome::kStopped : Outcome::kNone;
+  d.stop_signal = s.stop_signal;
 }
 
 void wish_end(Directive& d, Outcome outcome, const std::string& reason) {

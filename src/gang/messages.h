@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ namespace shanty::gang {
 inline constexpr size_t kMaxTextBytes = 4096;
 inline constexpr size_t kMaxHistory = 64;
 inline constexpr uint64_t kNoStep = ~uint64_t{0};
+inline constexpr int kDefaultStopSignal = SIGTERM;
 
 // Generations are counted from 1; 0 means none.
 using Generation = uint64_t;
@@ -110,6 +112,7 @@ struct Directive {
   World world;
   std::string reason;
   Outcome outcome = Outcome::kNone;
+  int stop_signal = kDefaultStopSignal;  // what the workers get first, with kStop and kStopped
 };
 
 const char* to_string(AgentPhase phase);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -368,6 +370,42 @@ Failed make_command(RunConfig& config, const RunOptions& options) {
   return std::nullopt;
 }
 
+// The number of "SIGUSR1"; 0 for what is no signal's name.
+int signal_number(std::string_view name) {
+  for (int number = 1; name.starts_with("SIG") && number < NSIG; ++number) {
+    if (signal_name(number) == name) return number;
+  }
+  return 0;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// torchrun's four stop the job always; --signals-to-handle adds to them.
+Failed read_stop_signals(RunConfig& config, const RunOptions& options) {
+  config.signals_to_handle = options.signals_to_handle;
+  std::set<int> signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+  std::string_view rest = options.signals_to_handle;
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    const int number = signal_number(name);
+    if (number == 0 || number == SIGKILL || number == SIGSTOP || number == SIGCHLD) {
+      return usage(
+          fmt::format("--signals-to-handle: {} is no signal that can be handled; expected names "
+                      "as in SIGTERM,SIGUSR1",
+                      name));
+    }
+    signals.insert(number);
+  }
+  // A process that was told to ignore it, as by nohup, is to outlive its terminal.
+  if (is_ignored(SIGHUP)) signals.erase(SIGHUP);
+  config.stop_signals.assign(signals.begin(), signals.end());
+  return std::nullopt;
+}
+
 Failed read_identity(RunConfig& config, const RunOptions& options) {
   if (!options.name.empty()) config.job.name = options.name;
   config.elastic_run_id = options.rdzv_id;
@@ -378,7 +416,6 @@ Failed read_identity(RunConfig& config, const RunOptions& options) {
   config.log_ranks = options.log_ranks;
   config.role = options.role;
   config.local_addr = options.local_addr;
-  config.signals_to_handle = options.signals_to_handle;
   for (const std::string& text : options.injects) {
     auto inject = parse_inject(text);
     if (!inject) return usage(inject.error().message);
@@ -435,8 +472,9 @@ std::variant<RunConfig, ConfigError> make_run_config(const RunOptions& options) 
   const auto first = is_job_file(options.target) && !options.module && !options.no_python
                          ? read_job
                          : make_job_from_flags;
-  for (const auto step : {first, read_nodes, read_slots, read_rendezvous, read_restarts,
-                          read_rdzv_conf, read_output, make_command, read_identity}) {
+  for (const auto step :
+       {first, read_nodes, read_slots, read_rendezvous, read_restarts, read_rdzv_conf, read_output,
+        make_command, read_stop_signals, read_identity}) {
     if (Failed failed = step(config, options)) return *failed;
   }
   return config;

@@ -45,7 +45,8 @@ struct RunConfig {
   std::string elastic_run_id;
   std::string role = "default";
   std::string local_addr;
-  std::string signals_to_handle;
+  std::string signals_to_handle;  // "" = not said
+  std::vector<int> stop_signals;  // that stop the job, and are handed to the workers
   std::vector<Inject> injects;
 
   // One node of a job whose dead nodes somebody replaces, as Kubernetes does: a stop signal ends

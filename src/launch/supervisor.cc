@@ -40,15 +40,9 @@ constexpr Duration kComebackDelay = std::chrono::seconds(8);
 // An agent may have a checkpoint to finish.
 constexpr Duration kAgentGoodbyeLimit = CheckpointHost::kFinishLimit + std::chrono::seconds(10);
 
-bool is_ignored(int signal) {
-  struct sigaction action{};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-std::vector<int> watched_signals() {
-  std::vector<int> signals = {SIGCHLD, SIGTERM, SIGINT, SIGQUIT};
-  // A process that was told to ignore it, as by nohup, is to outlive its terminal.
-  if (!is_ignored(SIGHUP)) signals.push_back(SIGHUP);
+std::vector<int> watched_signals(const RunConfig& config) {
+  std::vector<int> signals = config.stop_signals;
+  signals.push_back(SIGCHLD);
   return signals;
 }
 
@@ -60,7 +54,7 @@ class Supervisor::Impl {
       : config_(config),
         run_(run),
         token_(std::move(token)),
-        signals_(io_, watched_signals()),
+        signals_(io_, watched_signals(config)),
         timer_(io_),
         token_keeper_(io_) {}
 
@@ -102,23 +96,26 @@ class Supervisor::Impl {
   bool tls() const { return !net::is_loopback(endpoint_.host); }
 
   Status start_coordinator(bool recovering) {
-    CoordinatorSpec spec{.run_dir = run_.path(),
-                         .host = tls() ? "" : endpoint_.host,
-                         .port = endpoint_.port,
-                         .tls = tls(),
-                         .token = token_,
-                         .parent_pid = ::getpid(),
-                         .replaceable = leaves_alone(),
-                         .node_count = config_.nodes,
-                         .max_restarts = config_.max_restarts,
-                         .restart_window_s = config_.restart_window_s,
-                         .restart_on_exit = config_.restart_on_exit,
-                         .join_limit_s = config_.join_limit_s,
-                         .agent_grace_s = config_.grace_s,
-                         .master_addr = config_.master_addr,
-                         .master_port = config_.master_port,
-                         .recovering = recovering,
-                         .stop_reason = stop_signals_ > 0 ? "stopped by a signal" : ""};
+    CoordinatorSpec spec{
+        .run_dir = run_.path(),
+        .host = tls() ? "" : endpoint_.host,
+        .port = endpoint_.port,
+        .tls = tls(),
+        .token = token_,
+        .parent_pid = ::getpid(),
+        .replaceable = leaves_alone(),
+        .node_count = config_.nodes,
+        .max_restarts = config_.max_restarts,
+        .restart_window_s = config_.restart_window_s,
+        .restart_on_exit = config_.restart_on_exit,
+        .join_limit_s = config_.join_limit_s,
+        .agent_grace_s = config_.grace_s,
+        .master_addr = config_.master_addr,
+        .master_port = config_.master_port,
+        .recovering = recovering,
+        .stop_reason = stop_signals_ > 0 ? "stopped by " + signal_name(stop_signal_) : "",
+        .stop_signal = stop_signal_,
+        .stop_signals = config_.stop_signals};
     coordinator_ = TRY(start_part("coordinator", encode_coordinator_spec(spec)));
     hosted_ = true;
     return {};
@@ -147,6 +144,7 @@ class Supervisor::Impl {
                    .grace_s = config_.grace_s,
                    .orphan_limit_s = orphan_limit_s(),
                    .first_contact_limit_s = config_.join_limit_s,
+                   .stop_signals = config_.stop_signals,
                    .injects = config_.injects};
     for (const auto& [name, value] : config_.job.run.env) spec.env.push_back(name + "=" + value);
     if (!config_.signals_to_handle.empty()) {
@@ -175,18 +173,18 @@ class Supervisor::Impl {
     const TimePoint now = system_clock().now();
     if (stop_signals_ > 0 && now - last_stop_signal_ < kSameSignal) return;
     last_stop_signal_ = now;
-    ++stop_signals_;
+    if (++stop_signals_ == 1) stop_signal_ = signal;
     record(event_kind::kStopping,
            stop_signals_ == 1
-               ? fmt::format(
-                     "got {}: the ranks{} get SIGTERM and {} s to end; once more kills them",
-                     signal_name(signal), leaves_alone() ? " of this node" : "", config_.grace_s)
+               ? fmt::format("got {0}: the ranks{1} get {0} and {2} s to end; once more kills them",
+                             signal_name(signal), leaves_alone() ? " of this node" : "",
+                             config_.grace_s)
                : fmt::format("got {} again: killing the ranks", signal_name(signal)));
     if (stop_signals_ == 1) {
       if (coordinator_ > 0 && !leaves_alone()) {
-        ::kill(coordinator_, SIGTERM);
+        ::kill(coordinator_, signal);
       } else {
-        signal_agents(SIGTERM);
+        signal_agents(signal);
       }
       return;
     }
@@ -379,7 +377,8 @@ class Supervisor::Impl {
   std::vector<int> respawns_;  // nodes whose agent is to be started again
   Budget coordinator_budget_{kMaxRespawns, kRespawnWindow};
   Budget agent_budget_{kMaxRespawns, kRespawnWindow};
-  int stop_signals_ = 0;
+  int stop_signals_ = 0;       // how many came
+  int stop_signal_ = SIGTERM;  // the first of them
   TimePoint last_stop_signal_;
   bool hosted_ = false;
   bool ending_ = false;

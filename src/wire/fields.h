@@ -13,6 +13,7 @@
 namespace shanty::wire {
 
 inline constexpr int kMaxNodes = 1 << 20;
+inline constexpr int kMaxSignal = 128;
 inline constexpr int kMaxInt = std::numeric_limits<int>::max();
 inline constexpr int kMinInt = std::numeric_limits<int>::min();
 
@@ -31,7 +32,7 @@ void exit_fields(Visitor& v, Exit& e) {
   v.integer("local_rank", e.local_rank, 0, kMaxRank);
   v.integer("rank", e.rank, 0, kMaxRank);
   v.integer("exit_code", e.exit_code, kMinInt, kMaxInt);
-  v.integer("signal", e.signal, 0, 128);
+  v.integer("signal", e.signal, 0, kMaxSignal);
   v.boolean("requested", e.requested);
   v.boolean("out_of_memory", e.out_of_memory);
   v.step("step", e.step);
@@ -143,6 +144,7 @@ void directive_fields(Visitor& v, Directive& d) {
   v.object("world", d.world, [](auto& inner, auto& world) { world_fields(inner, world); });
   v.text("reason", d.reason);
   v.choice("outcome", d.outcome, kOutcomeNames);
+  v.integer("stop_signal", d.stop_signal, 1, kMaxSignal);
 }
 
 template <typename Visitor, typename Message>

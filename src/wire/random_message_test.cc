@@ -144,7 +144,8 @@ CoordinatorMessage RandomMessage::coordinator() {
                         .wish = static_cast<gang::Wish>(rng_.below(4)),
                         .world = world(),
                         .reason = text(),
-                        .outcome = static_cast<gang::Outcome>(rng_.below(4))}};
+                        .outcome = static_cast<gang::Outcome>(rng_.below(4)),
+                        .stop_signal = 1 + small(64)}};
 }
 
 }  // namespace shanty::wire

@@ -104,6 +104,7 @@ TEST(RoundTrip, EveryFieldOfACoordinatorMessageArrives) {
     EXPECT_EQ(sent.world, got.world);
     EXPECT_EQ(sent.reason, got.reason);
     EXPECT_EQ(sent.outcome, got.outcome);
+    EXPECT_EQ(sent.stop_signal, got.stop_signal);
     if (HasFailure()) return;
   }
 }
