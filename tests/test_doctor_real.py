@@ -70,6 +70,8 @@ def free_port() -> int:
 
 def environment(fault, **more):
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **fault.env, **more}
+    if fault.launcher == "torchrun":
+        env["FAULT_TIMEOUT_S"] = str(LIMIT_S)  # it ends the other ranks; none is to wait in vain
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         if name not in more:
             env.pop(name, None)
