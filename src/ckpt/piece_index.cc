@@ -81,7 +81,8 @@ Intersection::Intersection(const StoredPiece& piece, const Box& want, uint64_t e
     const uint64_t begin = std::max(begin_of(piece.box, dim), begin_of(want, dim));
     const uint64_t extent = std::min(end_of(piece.box, dim), end_of(want, dim)) - begin;
     file_at_ += (begin - begin_of(piece.box, dim)) * file_strides[dim];
-    out_ += (begin - begin_of(want, dim)) * want_strides[dim];
+    // None is given by who only asks where in the file it is.
+    if (out_ != nullptr) out_ += (begin - begin_of(want, dim)) * want_strides[dim];
     if (in_run) {
       run_bytes_ *= extent;
       in_run = extent == piece.box.shape[dim] && extent == want.shape[dim];
