@@ -28,8 +28,8 @@ struct Progress {
 std::string format_progress(const Progress& progress, size_t width);
 
 // Owns the last line of what is shown: on a terminal a line that is redrawn in place, elsewhere a
-// plain line, "shanty 04:31:51  step ...", at every change of state and every kPlainEvery. Everything else that is printed to the
-// same place goes through print(). One thread.
+// plain line, "shanty 04:31:51  step ...", at every change of state and every kPlainEvery.
+// Everything else that is printed to the same place goes through print(). One thread.
 class ProgressLine {
  public:
   static constexpr Duration kPlainEvery = std::chrono::seconds(10);
