@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "text/words.h"
+
 namespace shanty {
 namespace {
 
@@ -15,12 +17,6 @@ bool is_ordinal(std::string_view entry, uint64_t present) {
   return error == std::errc() && end == entry.data() + entry.size() && ordinal < present;
 }
 
-std::string_view trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 }  // namespace
 
 uint64_t visible_gpus(uint64_t present, const char* visible) {
@@ -28,7 +24,7 @@ uint64_t visible_gpus(uint64_t present, const char* visible) {
   std::set<std::string_view> seen;
   std::string_view rest = visible;
   while (!rest.empty()) {
-    const std::string_view entry = trim(rest.substr(0, rest.find(',')));
+    const std::string_view entry = trimmed(rest.substr(0, rest.find(',')), " \t");
     rest.remove_prefix(std::min(rest.size(), rest.find(',')));
     if (!rest.empty()) rest.remove_prefix(1);
     const bool named = entry.starts_with("GPU-") || entry.starts_with("MIG-");
