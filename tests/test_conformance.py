@@ -20,8 +20,9 @@ SAVE = """
 import json, os, sys
 def save(value):
     path = os.path.join(os.environ["OUT"], "rank-" + os.environ["RANK"] + ".json")
-    with open(path, "w") as f:
+    with open(path + ".new", "w") as f:
         json.dump(value, f)
+    os.rename(path + ".new", path)  # a neighbour that waits for it may have this rank killed
 """
 
 
@@ -54,6 +55,8 @@ CASES = [
          flags=("--nproc_per_node", "2", "--max_restarts", "2", "--rdzv_backend", "c10d",
                 "--rdzv_endpoint", "localhost:0")),
     Case("argv", "save(sys.argv)", args=("--lr", "0.1", "a b", "--nproc-per-node=9", "--", "-x")),
+    Case("macros", "save(sys.argv)", args=(
+        "$local_rank", "${local_rank}.log", "$$", "$local_ranks", "$RANK", "${x", "$", "1$")),
     Case("main_module", """
         import __main__
         save([__name__, __file__, str(__spec__), sys.path[0], __main__.__dict__ is globals(),

@@ -1,22 +1,42 @@
 #include "agent/worker_env.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "os/process.h"
 
 namespace shanty {
 namespace {
 
-constexpr std::string_view kLocalRankMacro = "${local_rank}";
+constexpr std::string_view kLocalRank = "local_rank";
 
-std::string replace_local_rank(std::string text, int local_rank) {
-  for (size_t at = text.find(kLocalRankMacro); at != std::string::npos;
-       at = text.find(kLocalRankMacro, at)) {
-    const std::string digits = std::to_string(local_rank);
-    text.replace(at, kLocalRankMacro.size(), digits);
-    at += digits.size();
+bool in_identifier(char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+// As torchrun does it, by Python's string.Template.safe_substitute: "$local_rank" and
+// "${local_rank}" are replaced, "$$" is one "$", all else stays.
+std::string replace_local_rank(std::string_view text, int local_rank) {
+  const std::string braced = fmt::format("{{{}}}", kLocalRank);
+  std::string out;
+  while (!text.empty()) {
+    const size_t dollar = std::min(text.find('$'), text.size());
+    out += text.substr(0, dollar);
+    text.remove_prefix(dollar);
+    if (text.empty()) break;
+    const std::string_view rest = text.substr(1);
+    const bool named = rest.starts_with(kLocalRank) && (rest.size() == kLocalRank.size() ||
+                                                        !in_identifier(rest[kLocalRank.size()]));
+    if (named || rest.starts_with(braced)) {
+      out += std::to_string(local_rank);
+      text.remove_prefix(1 + (named ? kLocalRank.size() : braced.size()));
+    } else {
+      out += '$';
+      text.remove_prefix(rest.starts_with('$') ? 2 : 1);
+    }
   }
-  return text;
+  return out;
 }
 
 void set_default(std::vector<std::string>& env, const std::string& name, const std::string& value) {
@@ -79,8 +99,9 @@ void set_hooks(std::vector<std::string>& env, const AgentSpec& spec, const Worke
 WorkerLaunch make_worker_launch(const AgentSpec& spec, const gang::World& world,
                                 const WorkerPlace& place, std::vector<std::string> base_env) {
   WorkerLaunch launch;
-  for (const std::string& argument : spec.command) {
-    launch.argv.push_back(replace_local_rank(argument, place.local_rank));
+  launch.argv = spec.command;
+  for (size_t i = 1; i < launch.argv.size(); ++i) {
+    launch.argv[i] = replace_local_rank(launch.argv[i], place.local_rank);
   }
   launch.env = std::move(base_env);
   for (const std::string& entry : spec.env) {

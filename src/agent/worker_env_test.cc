@@ -38,6 +38,15 @@ TEST(WorkerLaunch, GivesTorchrunsContract) {
   }
 }
 
+TEST(WorkerLaunch, ReplacesTheLocalRankInArgumentsAsATemplateOfPython) {
+  const AgentSpec spec{.command = {"$local_rank", "$local_rank.log", "a${local_rank}b", "$$", "$$$",
+                                   "$local_ranks", "${local_rank", "$RANK", "${other}", "$"}};
+  const WorkerLaunch launch = make_worker_launch(spec, world_of_four(), {.local_rank = 12}, {});
+  EXPECT_EQ(launch.argv,
+            (std::vector<std::string>{"$local_rank", "12.log", "a12b", "$", "$$", "$local_ranks",
+                                      "${local_rank", "$RANK", "${other}", "$"}));
+}
+
 TEST(WorkerLaunch, KeepsTheUsersThreadsAndPythonPathAndHidesTheSecret) {
   const AgentSpec spec{.command = {"x"}, .python_dir = "/run/python"};
   const WorkerLaunch launch =
