@@ -234,5 +234,18 @@ TEST_P(StrangerTest, RejectionsAreCountedInFull) {
   EXPECT_LE(server->rejections.size(), 4u);
 }
 
+// A scan of ports that goes on for days leaves a word a minute.
+TEST_P(StrangerTest, RejectionsAreToldEverMoreSeldom) {
+  serve({.rejection_note_after = 20ms});
+  std::vector<std::chrono::steady_clock::time_point> told;
+  while (told.size() < 5) {
+    Stranger stranger(port);
+    stranger.send("nonsense\r\n\r\n");
+    ASSERT_TRUE(run_until(io, [&] { return stranger.closed(); }));
+    if (server->rejections.size() > told.size()) told.push_back(std::chrono::steady_clock::now());
+  }
+  EXPECT_GE(told[4] - told[2], 2 * 20ms + 4 * 20ms);
+}
+
 }  // namespace
 }  // namespace shanty::net

@@ -27,7 +27,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
-constexpr auto kRejectionNoteEvery = std::chrono::seconds(1);
+constexpr Duration kMaxRejectionNoteAfter = std::chrono::minutes(1);
 constexpr int kListenAttempts = 10;
 constexpr auto kListenRetryUnit = std::chrono::milliseconds(1);
 constexpr auto kAcceptRetryAfter = std::chrono::milliseconds(50);  // out of descriptors or memory
@@ -103,7 +103,8 @@ struct WsServer::Impl : std::enable_shared_from_this<WsServer::Impl> {
         handlers(std::move(wanted)),
         acceptor(io_context),
         accept_timer(io_context),
-        note_timer(io_context) {
+        note_timer(io_context),
+        note_after(options.rejection_note_after) {
     if (options.tls) tls = make_tls_server_context(options.token);
   }
 
@@ -135,6 +136,7 @@ struct WsServer::Impl : std::enable_shared_from_this<WsServer::Impl> {
   uint64_t rejected = 0;
   uint64_t untold = 0;
   bool note_timer_runs = false;
+  Duration note_after{};  // doubles with each note
   std::string last_rejected_address;
   std::string last_rejected_why;
   bool stopped = false;
@@ -265,10 +267,10 @@ void WsServer::Impl::reject(const std::string& address, const std::string& why) 
 }
 
 void WsServer::Impl::tell_rejection() {
-  note_timer_runs = false;
-  if (stopped || untold == 0) return;
-  note_timer_runs = true;
-  note_timer.expires_after(kRejectionNoteEvery);
+  note_timer_runs = !stopped && untold > 0;
+  if (!note_timer_runs) return;
+  note_timer.expires_after(note_after);
+  note_after = std::min(2 * note_after, kMaxRejectionNoteAfter);
   note_timer.async_wait([self = shared_from_this()](const error_code& cancelled) {
     if (!cancelled) self->tell_rejection();
   });

@@ -38,7 +38,8 @@ class WsServer {
     // address that holds the most.
     size_t max_unauthenticated = 256;
     Duration handshake_limit = std::chrono::seconds(5);
-    Duration idle_limit = std::chrono::seconds(30);  // between two messages of a peer
+    Duration idle_limit = std::chrono::seconds(30);           // between two messages of a peer
+    Duration rejection_note_after = std::chrono::seconds(1);  // the first of on_rejected's pauses
   };
 
   struct Handlers {
@@ -47,8 +48,8 @@ class WsServer {
     std::function<void(ConnId, std::string_view message)> on_message;
     // Once for each on_open, also after close(); no on_message for this id follows.
     std::function<void(ConnId, const std::string& reason)> on_close;
-    // At most once a second; `count` connections were turned away since the call before, this is
-    // the latest.
+    // At once, but at least 1, 2, 4 ... 60 s after the call before; `count` connections were turned
+    // away since that, this is the latest.
     std::function<void(const std::string& peer_address, const std::string& why, uint64_t count)>
         on_rejected;
   };
