@@ -31,12 +31,14 @@ bool shows_all(const PodState& pod) { return pod.run_dir_stays; }
 struct LogStreams::Stream {
   std::string pod;
   std::string container;
+  uint64_t tail_lines = 0;
   std::atomic<bool> is_ended = false;  // the container prints nothing more
   std::jthread thread;
 };
 
-LogStreams::LogStreams(kube::Client& client, MessageQueue& queue, std::stop_token stop)
-    : client_(client), queue_(queue), stop_(std::move(stop)) {}
+LogStreams::LogStreams(kube::Client& client, MessageQueue& queue, uint64_t tail_lines,
+                       std::stop_token stop)
+    : client_(client), queue_(queue), tail_lines_(tail_lines), stop_(std::move(stop)) {}
 LogStreams::~LogStreams() = default;
 
 bool LogStreams::wants(const PodState& pod) const {
@@ -46,52 +48,60 @@ bool LogStreams::wants(const PodState& pod) const {
 }
 
 void LogStreams::on_pod(const PodState& pod) {
+  if (!has_output(pod)) new_.insert(pod.uid);
   if (wants(pod)) {
     auto stream = std::make_unique<Stream>();
     stream->pod = pod.name;
     stream->container = pod.trainer()->name;
+    if (!new_.contains(pod.uid)) stream->tail_lines = tail_lines_;
     open_.insert(pod.name);
     Stream& made = *stream;
     streams_[pod.uid] = std::move(stream);
-    made.thread = std::jthread([this, &made] {
-      LogTail tail([&](std::string_view line) {
-        queue_.push(LogLine{.pod = made.pod, .line = std::string(line)}, stop_);
-      });
-      const kube::LogOptions options{
-          .container = made.container, .follow = true, .timestamps = true};
-      Duration again = kAgainAfter;
-      TimePoint heard_at = system_clock().now();
-      while (!stop_.stop_requested()) {
-        const bool was_ended = made.is_ended;
-        tail.begin_again();
-        const auto read = client_.logs(client_.access().k8s_namespace, made.pod, options,
-                                       [&](std::string_view bytes) {
-                                         again = kAgainAfter;
-                                         heard_at = system_clock().now();
-                                         tail.feed(bytes);
-                                         return !stop_.stop_requested();
-                                       });
-        // Only a log that was read whole after the container's end has all of it.
-        if (was_ended && (read.ok() || read.error().is_not_found())) break;
-        if (!read.ok() && read.error().is_forbidden()) {
-          queue_.push(Trouble{read.error().message}, stop_);
-          break;
-        }
-        if (!read.ok() && system_clock().now() - heard_at >= kGiveUpAfter) {
-          queue_.push(Trouble{fmt::format("{}; given up after {:.0f} s, shanty logs shows the rest",
-                                          read.error().message, to_seconds(kGiveUpAfter))},
-                      stop_);
-          break;
-        }
-        if (!client_.wait(again)) break;
-        again = read.ok() ? kAgainAfter : std::min(2 * again, kLongestAgain);
-      }
-      tail.finish();
-      queue_.push(LogOver{made.pod}, stop_);
-    });
+    made.thread = std::jthread([this, &made] { read(made); });
   }
   const auto found = streams_.find(pod.uid);
   if (found != streams_.end() && pod.has_ended()) found->second->is_ended = true;
+}
+
+void LogStreams::read(Stream& stream) {
+  bool told_any = false;
+  LogTail tail([&](std::string_view line) {
+    told_any = true;
+    queue_.push(LogLine{.pod = stream.pod, .line = std::string(line)}, stop_);
+  });
+  kube::LogOptions options{.container = stream.container, .follow = true, .timestamps = true};
+  Duration again = kAgainAfter;
+  TimePoint heard_at = system_clock().now();
+  while (!stop_.stop_requested()) {
+    const bool was_ended = stream.is_ended;
+    // Once lines were told, those after them are wanted, however many.
+    options.tail_lines.reset();
+    if (stream.tail_lines > 0 && !told_any) options.tail_lines = stream.tail_lines;
+    tail.begin_again();
+    const auto read = client_.logs(client_.access().k8s_namespace, stream.pod, options,
+                                   [&](std::string_view bytes) {
+                                     again = kAgainAfter;
+                                     heard_at = system_clock().now();
+                                     tail.feed(bytes);
+                                     return !stop_.stop_requested();
+                                   });
+    // Only a log that was read whole after the container's end has all of it.
+    if (was_ended && (read.ok() || read.error().is_not_found())) break;
+    if (!read.ok() && read.error().is_forbidden()) {
+      queue_.push(Trouble{read.error().message}, stop_);
+      break;
+    }
+    if (!read.ok() && system_clock().now() - heard_at >= kGiveUpAfter) {
+      queue_.push(Trouble{fmt::format("{}; given up after {:.0f} s, shanty logs shows the rest",
+                                      read.error().message, to_seconds(kGiveUpAfter))},
+                  stop_);
+      break;
+    }
+    if (!client_.wait(again)) break;
+    again = read.ok() ? kAgainAfter : std::min(2 * again, kLongestAgain);
+  }
+  tail.finish();
+  queue_.push(LogOver{stream.pod}, stop_);
 }
 
 void LogStreams::on_pod_gone(const std::string& name) {

@@ -21,7 +21,9 @@ class LogStreams {
   // More pods than these are not read; the rest is in `shanty logs`.
   static constexpr size_t kMaxStreams = 64;
 
-  LogStreams(kube::Client& client, MessageQueue& queue, std::stop_token stop);
+  // `tail_lines`: of logs that are there when their pods are first seen only so many last lines;
+  // 0 = all.
+  LogStreams(kube::Client& client, MessageQueue& queue, uint64_t tail_lines, std::stop_token stop);
   ~LogStreams();
 
   // Starts or ends reading as this pod needs.
@@ -36,12 +38,15 @@ class LogStreams {
  private:
   struct Stream;
   bool wants(const PodState& pod) const;
+  void read(Stream& stream);
 
   kube::Client& client_;
   MessageQueue& queue_;
+  const uint64_t tail_lines_;
   const std::stop_token stop_;
   std::map<std::string, std::unique_ptr<Stream>> streams_;  // by uid
   std::set<std::string> open_;                              // names
+  std::set<std::string> new_;                               // uids, seen before any output
 };
 
 // The pods whose logs hold all output of a job, by node rank.

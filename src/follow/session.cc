@@ -28,7 +28,8 @@ class Session {
         stop_(stop),
         follower_(std::move(goal)),
         show_(options),
-        logs_(client, queue_, stop.get_token()),
+        logs_(client, queue_, options.tail_lines, stop.get_token()),
+        replacements_(options.replace, options.max_replacements),
         watches_(start_watches(client, watch, queue_, stop.get_token())) {}
 
   ~Session() {
@@ -42,6 +43,7 @@ class Session {
       for (Message& message : queue_.take(kTickEvery)) {
         std::visit([this](auto& each) { on(each); }, message);
       }
+      if (!follower_.end() && !given_up_) give_up_on(replacements_.make_due(now()));
       show_.lines(follower_.on_tick(now()));
       show_progress();
       if (interrupt_.signal() != 0 || !problem_.empty()) break;
@@ -140,7 +142,7 @@ class Session {
   // Bare pods.
 
   void replace_if_dead(const PodState& pod) {
-    if (!options_.replace || pod.phase != "Failed" || pod.is_leaving) return;
+    if (!replacements_.replaces() || pod.phase != "Failed" || pod.is_leaving) return;
     const ContainerState* trainer = pod.trainer();
     const bool by_itself = trainer != nullptr && trainer->phase == ContainerState::Phase::kEnded &&
                            trainer->exit_code < kFirstReplaceable;
@@ -153,15 +155,12 @@ class Session {
   }
 
   void make_anew(const std::string& pod) {
-    if (!options_.replace || follower_.end()) return;
-    if (++replacements_ > options_.max_replacements) {
-      given_up_ = JobEnd{.exit_code = 1,
-                         .text = fmt::format("pod {} is gone, and pods were replaced {} times", pod,
-                                             options_.max_replacements)};
-      return;
-    }
-    const Status made = options_.replace(pod);
-    if (!made.ok()) given_up_ = JobEnd{.exit_code = 1, .text = made.error().message};
+    if (!replacements_.replaces() || follower_.end()) return;
+    give_up_on(replacements_.want(pod, now()));
+  }
+
+  void give_up_on(const Status& status) {
+    if (!status.ok()) given_up_ = JobEnd{.exit_code = 1, .text = status.error().message};
   }
 
   kube::Client& client_;
@@ -172,6 +171,7 @@ class Session {
   Follower follower_;
   Show show_;
   LogStreams logs_;
+  Replacements replacements_;
   std::vector<std::jthread> watches_;
   std::vector<QueueEntry> queue_entries_;
   std::string workload_uid_;
@@ -180,7 +180,6 @@ class Session {
   std::string run_dir_;
   bool run_dir_stays_ = false;
   std::string problem_;
-  uint64_t replacements_ = 0;
   std::optional<JobEnd> given_up_;  // on bare pods
 };
 

@@ -8,6 +8,7 @@
 #include "follow/connect.h"
 #include "follow/follower.h"
 #include "follow/interrupt.h"
+#include "follow/replacements.h"
 #include "follow/watches.h"
 
 namespace shanty::follow {
@@ -17,9 +18,10 @@ struct SessionOptions {
   bool quiet = false;  // only the ranks' output
   // Whether to show a line of the ranks, lines of one pod in their order; empty: all.
   std::function<bool(const std::string& pod, std::string_view line)> keep;
-  // Of bare pods, which nobody else replaces: makes the pod of that name anew, once it is gone. Its
-  // error ends the job: it was stopped or removed, or the cluster takes no more pods.
-  std::function<Status(const std::string& pod)> replace;
+  // Of logs that are there already only so many last lines; 0 = all.
+  uint64_t tail_lines = 0;
+  // Of bare pods: makes the pod of that name anew, once it is gone.
+  Replacements::Make replace;
   uint64_t max_replacements = 0;
 };
 

@@ -17,6 +17,8 @@ struct ApiError : Error {
 
   bool is_not_found() const { return status == 404; }
   bool is_forbidden() const { return status == 401 || status == 403; }
+  // The same request may be taken later: nobody answered, or the server was in no state to.
+  bool may_pass() const { return status == 0 || status == 429 || status >= 500; }
   bool is_expired() const { return status == 410 || reason == "Expired" || reason == "Gone"; }
 };
 
@@ -32,7 +34,7 @@ class [[nodiscard]] ApiResult {
   explicit operator bool() const { return ok(); }
   T& value() & { return std::get<T>(state_); }
   const T& value() const& { return std::get<T>(state_); }
-  T&& value() && { return std::get<T>(std::move(state_)); }
+  T value() && { return std::get<T>(std::move(state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }

@@ -89,6 +89,7 @@ int follow_logs(const Verb& verb, const Arguments& a, LineChoice& choice,
       .quiet = true,
       .keep = [&](const std::string& pod,
                   std::string_view line) { return choice.wants(pod, line); },
+      .tail_lines = a.tail,
       .replace = {}};
   const auto end = follow::follow_job(
       a.cluster, {.job = job.name, .pods = job.pods.size(), .bare_pods = !job.workload}, watch,

@@ -163,22 +163,24 @@ class ClusterRun {
     return conclude(started.name, end);
   }
 
+  // Never to be asked again.
+  static kube::ApiError refusal(const std::string& why) { return {{why}, 410, "Gone", why}; }
+
   // A bare pod anew, unless the job was stopped or removed meanwhile.
-  Status make(const std::string& job, const std::string& pod) {
-    const auto ref = follow::reference(*client_, "", "ConfigMap", follow::config_name(job));
-    if (!ref.ok()) return Error{ref.error().message};
-    const auto config = client_->get(*ref);
+  kube::ApiStatus make(const std::string& job, const std::string& pod) {
+    const auto ref = TRY(follow::reference(*client_, "", "ConfigMap", follow::config_name(job)));
+    const auto config = client_->get(ref);
     if (!config.ok()) {
-      return Error{config.error().is_not_found() ? "the job was removed" : config.error().message};
+      return config.error().is_not_found() ? refusal("the job was removed") : config.error();
     }
     const json::json_pointer stopped("/metadata/annotations/" + std::string("shanty.dev~1stopped"));
-    if (config->contains(stopped)) return Error{"the job was stopped"};
+    if (config->contains(stopped)) return refusal("the job was stopped");
     const auto object = std::ranges::find_if(objects_, [&](const json& each) {
       return json_string(each, "kind") == "Pod" && json_string(each["metadata"], "name") == pod;
     });
-    if (object == objects_.end()) return Error{"pod " + pod + " is none of this job's"};
-    const auto made = client_->apply(*object);
-    return made.ok() ? Status() : Status(Error{made.error().message});
+    if (object == objects_.end()) return refusal("pod " + pod + " is none of this job's");
+    TRY(client_->apply(*object));
+    return {};
   }
 
   int conclude(const std::string& job, const follow::SessionEnd& end) const {
