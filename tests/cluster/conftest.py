@@ -18,6 +18,7 @@ import pytest
 
 from .cluster import Cluster
 from .control_plane import CORE
+from .on_cluster import OnCluster
 from .programs import Built
 from .sandbox import why_not
 
@@ -73,3 +74,17 @@ def namespace(cluster, request):
     name = cluster.new_namespace()
     yield name
     cluster.drop_namespace(name)
+
+
+@pytest.fixture
+def on_cluster(cluster, namespace, tmp_path):
+    """Makes jobs that are followed: on_cluster(**of OnCluster)."""
+    made = []
+
+    def make(**options):
+        made.append(OnCluster(cluster, namespace, tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -10,7 +10,7 @@ import pytest
 
 from .door import Door
 from .second_server import PORT, SecondServer
-from .test_run_on import OnCluster
+from .training import living_ranks
 
 # Both ranks say where they are until the file `wait` is gone.
 TALKS = """
@@ -24,19 +24,6 @@ while os.path.exists("/mnt/ckpt/wait"):
 print(f"rank {rank} said {line} in all", flush=True)
 dist.destroy_process_group()
 """
-
-
-@pytest.fixture
-def on_cluster(cluster, namespace, tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(OnCluster(cluster, namespace, tmp_path, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 @pytest.fixture
@@ -101,6 +88,8 @@ def test_following_survives_a_lost_api_server(cluster, second_server, on_cluster
         assert lines == list(range(len(lines))), job.describe()
         assert f"rank {rank} said {len(lines)} in all" in job.out(), job.describe()
     assert job.err().count("Job tiny succeeded") <= 1
+    last = job.shanty("logs", "tiny", "-f", "--tail", "60")
+    assert last.returncode == 0 and 0 < len(last.stdout.splitlines()) <= 60, last
     job.remove()
 
 
@@ -114,26 +103,11 @@ def parents(pid):
     return found
 
 
-def ranks_of(namespace):
-    """{rank: pid} of the living ranks of the job there."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            environ = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        rank = [each for each in environ if each.startswith(b"RANK=")]
-        if rank and b"train.py" in command and f"TEST_MARK={namespace}".encode() in environ:
-            found[int(rank[0][5:])] = int(entry.name)
-    return found
-
-
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_killed_agent_is_replaced(on_cluster, node):
     job = on_cluster(hold=True).start()
     job.until(job.stepped, "both ranks step", True)
-    agents = [pid for pid, command in parents(ranks_of(job.namespace)[node])
+    agents = [pid for pid, command in parents(living_ranks(job.namespace)[node])
               if "shanty agent" in command and "--master-addr" in command]
     os.kill(agents[-1], signal.SIGKILL)
     job.until(lambda: job.stepped(2), "both ranks step again", True)
@@ -146,7 +120,7 @@ def test_a_killed_agent_is_replaced(on_cluster, node):
 def test_pods_that_cannot_reach_each_other_for_a_while(on_cluster):
     job = on_cluster(hold=True).start()
     job.until(job.stepped, "both ranks step", True)
-    first = ranks_of(job.namespace)
+    first = living_ranks(job.namespace)
     address = {pod["metadata"]["name"][:6]: pod["status"]["podIP"]
                for pod in job.cluster.pods(job.namespace)}
 
@@ -161,7 +135,7 @@ def test_pods_that_cannot_reach_each_other_for_a_while(on_cluster):
                 for rank, pid in first.items()}
     route("add")
     # The coordinator, on node 0, ends the broken world on its side; the other side waits for it.
-    job.until(lambda: ranks_of(job.namespace).get(0) != first[0],
+    job.until(lambda: living_ranks(job.namespace).get(0) != first[0],
               "node 0 ends the rank of the broken world", True)
     route("del")
     job.until(lambda: job.stepped(2), "both ranks step again", True)

@@ -1,156 +1,15 @@
 """`shanty run --on kubernetes` and its kin: started, followed, left, found again, removed."""
 
-import base64
 import json
-import os
 import re
 import signal
-import subprocess
-import time
 
 import pytest
 
-LIMIT_S = 150
-JOB = """
-job: tiny
-run: {script: train.py, python: python, image: registry.local/ml/train:1, env: {TEST_MARK: "@NAMESPACE@"}}
-nodes: 2
-gpus_per_node: 1
-checkpoint: {claim: ckpt, mount: /mnt/ckpt}
-restart: {max: 5, window: 10m, grace: 5s}
-pod: {shanty_image: "registry.local/shanty:test", cpus: 1, memory: 2Gi}
-loader: {workers: 0, shm: 64Mi}
-"""
-TRAIN = """
-import os, time, torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = DistributedDataParallel(torch.nn.Linear(8, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-data = torch.randn(64, 8)
-goal = data.sum(1, keepdim=True)
-for step in range(20):
-    optimizer.zero_grad()
-    loss = ((model(data) - goal) ** 2).mean()
-    loss.backward()
-    optimizer.step()
-    if step == 0: print(f"rank {dist.get_rank()} stepped", flush=True)
-    while os.path.exists("/mnt/ckpt/wait"): time.sleep(0.05)
-print(f"rank {dist.get_rank()} of {dist.get_world_size()} trained to {loss.item():.6f}", flush=True)
-dist.destroy_process_group()
-"""
+from .on_cluster import JOB
+
 NEEDS = {"job": [], "pods": [], "jobset": ["jobset"], "pytorchjob": ["training-operator"],
          "trainjob": ["trainer"]}
-KINDS = [("v1", "Pod"), ("v1", "Service"), ("v1", "Secret"), ("v1", "ConfigMap"),
-         ("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-         ("kubeflow.org/v1", "PyTorchJob"), ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
-         ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime")]
-# What every namespace has.
-ALWAYS = {"kube-root-ca.crt"}
-
-
-class OnCluster:
-    """A job file in a namespace of its own, and shanty's verbs on it."""
-
-    def __init__(self, cluster, namespace, tmp_path, train=TRAIN, job=JOB, hold=False):
-        cluster.need_nodes()
-        self.cluster, self.api, self.namespace = cluster, cluster.api, namespace
-        cluster.make_claim(namespace, "ckpt")
-        self.claim = cluster.claim_directory(namespace, "ckpt")
-        os.chmod(self.claim, 0o777)
-        self.held = self.claim / "wait"
-        if hold:
-            self.held.touch()
-        self.directory = tmp_path
-        (tmp_path / "train.py").write_text(train)
-        (tmp_path / "job.yaml").write_text(job.replace("@NAMESPACE@", namespace))
-        self.stdout, self.stderr = tmp_path / "stdout", tmp_path / "stderr"
-        self.process = None
-
-    def shanty(self, *args):
-        return self.cluster.shanty(*args, "--on", "kubernetes", "-n", self.namespace,
-                                   cwd=self.directory)
-
-    def start(self, *args, kubeconfig=None):
-        environment = {**os.environ, "KUBECONFIG": str(kubeconfig or self.cluster.kubeconfig)}
-        with open(self.stdout, "wb") as out, open(self.stderr, "wb") as err:
-            self.process = subprocess.Popen(
-                [str(self.cluster.root / "build" / "shanty"), "run", "job.yaml", "--on",
-                 "kubernetes", "-n", self.namespace, *args],
-                cwd=self.directory, env=environment, stdin=subprocess.DEVNULL, stdout=out,
-                stderr=err)
-        return self
-
-    def out(self):
-        return self.stdout.read_text(errors="replace")
-
-    def err(self):
-        return self.stderr.read_text(errors="replace")
-
-    def until(self, condition, what, wants_it=False):
-        """`wants_it`: in vain once the command has ended."""
-        deadline = time.monotonic() + LIMIT_S
-        while time.monotonic() < deadline:
-            ended = self.process and self.process.poll() is not None
-            if condition():
-                return
-            if ended and wants_it:
-                break
-            time.sleep(0.1)
-        pytest.fail(f"{what}: did not happen within {LIMIT_S} s\n{self.describe()}")
-
-    def ends(self, code):
-        try:
-            ended = self.process.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            ended = None
-        assert ended == code, self.describe()
-
-    def describe(self):
-        return (f"--- stdout\n{self.out()[-4000:]}\n--- stderr\n{self.err()[-6000:]}\n"
-                f"{self.cluster.describe(self.namespace)}")
-
-    def stepped(self, times=1):
-        return all(self.out().count(f"rank {rank} stepped") >= times for rank in range(2))
-
-    def token(self):
-        secret = self.api.get("v1", "Secret", "tiny-token", self.namespace)
-        return base64.b64decode(secret["data"]["token"]).decode()
-
-    def left(self):
-        found = []
-        for api_version, kind in KINDS:
-            if not self.api.serves(api_version, kind):
-                continue
-            for thing in self.api.list(api_version, kind, self.namespace):
-                if thing["metadata"]["name"] not in ALWAYS:
-                    found.append(f"{kind} {thing['metadata']['name']}")
-        return found
-
-    def remove(self):
-        removed = self.shanty("rm", "tiny")
-        assert removed.returncode == 0, removed.stderr + self.describe()
-        # Operators take what they made themselves away a moment later.
-        self.until(lambda: not self.left(), "nothing is left")
-
-    def close(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-
-@pytest.fixture
-def on_cluster(cluster, namespace, tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(OnCluster(cluster, namespace, tmp_path, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 @pytest.mark.parametrize("target", NEEDS)

@@ -44,6 +44,22 @@ dist.destroy_process_group()
 TRAINED = f"of {RANKS} trained to"
 
 
+def living_ranks(namespace: str) -> dict[int, int]:
+    """Of the job there: {rank: pid}."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            environ = (entry / "environ").read_bytes().split(b"\0")
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        ranks = [name for name in environ if name.startswith(b"RANK=")]
+        marked = f"TEST_MARK={namespace}".encode() in environ
+        if marked and ranks and b"train.py" in command:
+            found[int(ranks[0][5:])] = int(entry.name)
+    return found
+
+
 @dataclass(frozen=True)
 class Way:
     """A way into the cluster: what must run, what `shanty render` is told, what says it is done."""
@@ -111,19 +127,7 @@ class Training:
         self.held.unlink()
 
     def ranks(self) -> dict[int, int]:
-        """The living ranks: {rank: pid}."""
-        found = {}
-        for entry in Path("/proc").iterdir():
-            try:
-                environ = (entry / "environ").read_bytes().split(b"\0")
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            ranks = [name for name in environ if name.startswith(b"RANK=")]
-            marked = f"TEST_MARK={self.namespace}".encode() in environ
-            if marked and ranks and b"train.py" in command:
-                found[int(ranks[0][5:])] = int(entry.name)
-        return found
+        return living_ranks(self.namespace)
 
     def logs(self) -> dict[str, str]:
         """By pod; of a pod that has not started, nothing."""
