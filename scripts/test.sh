@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 cmake --preset release >/dev/null || exit 1
 cmake --build build -j "$(nproc)" || exit 1
 scripts/control-plane.sh
+scripts/slurm.sh
 
 logs=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT

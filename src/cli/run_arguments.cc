@@ -98,6 +98,9 @@ void add_own_options(CLI::App& app, RunOptions& o) {
       ->allow_extra_args(false);
   app.add_flag("--json", o.json, "events as JSON lines on stdout, nothing else");
   app.add_flag("-q,--quiet", o.quiet, "only the ranks' own output");
+  app.add_flag("--one-log", o.one_log,
+               "the nodes share the run directory and print into one file, as under srun: node 0 "
+               "shows the run");
   app.add_flag("!--no-hooks", o.hooks, "do not watch the training steps");
 }
 

@@ -298,6 +298,11 @@ std::optional<std::vector<long>> read_filter(std::string_view text) {
   return ranks;
 }
 
+// Whether another node shows the run.
+bool leaves_it_to_the_first(const RunOptions& options) {
+  return options.one_log && options.node_rank.value_or(0) > 0;
+}
+
 // A redirected stream is only in the files; a teed one is shown as well.
 Failed read_output(RunConfig& config, const RunOptions& options) {
   const auto redirects = read_std(options.redirects.empty() ? "0" : options.redirects);
@@ -313,7 +318,8 @@ Failed read_output(RunConfig& config, const RunOptions& options) {
     const int hidden = streams_of(*redirects, rank) & ~streams_of(*tee, rank);
     if (hidden == 3) config.direct_log_ranks.push_back(rank);
     const bool passes =
-        filter->empty() || std::find(filter->begin(), filter->end(), rank) != filter->end();
+        !leaves_it_to_the_first(options) &&
+        (filter->empty() || std::find(filter->begin(), filter->end(), rank) != filter->end());
     config.shown.push_back(
         {.out = passes && (hidden & 1) == 0, .err = passes && (hidden & 2) == 0});
   }
@@ -432,7 +438,7 @@ Failed read_identity(RunConfig& config, const RunOptions& options) {
   config.run_dir = options.run_dir;
   config.log_dir = options.log_dir;
   config.json = options.json;
-  config.quiet = options.quiet;
+  config.quiet = options.quiet || leaves_it_to_the_first(options);
   config.hooks = options.hooks;
   return std::nullopt;
 }

@@ -172,6 +172,20 @@ TEST(RunConfig, TheFilterLeavesOnlyItsRanksOnTheTerminal) {
   EXPECT_THAT(shown(o), ElementsAre("-", "both", "-"));
 }
 
+TEST(RunConfig, IntoOneLogOnlyTheFirstNodePrints) {
+  RunOptions o = program();
+  o.nnodes = "2";
+  o.master_addr = "node0";
+  o.one_log = true;
+  o.node_rank = 0;
+  EXPECT_THAT(shown(o), ElementsAre("both"));
+  EXPECT_FALSE(config(o).quiet);
+  o.node_rank = 1;
+  EXPECT_THAT(shown(o), ElementsAre("-"));
+  EXPECT_TRUE(config(o).quiet);
+  EXPECT_THAT(config(o).direct_log_ranks, IsEmpty());
+}
+
 TEST(RunConfig, JoinTimeoutsOfTorchrunAreKeptAndOtherKeysPassedOver) {
   RunOptions o = program();
   o.rdzv_conf = "is_host=1,join_timeout=7,close_timeout=x";

@@ -44,6 +44,7 @@ struct RunOptions {
   std::vector<std::string> injects;
   bool json = false;
   bool quiet = false;
+  bool one_log = false;  // all nodes print into one file: the first one shows the run
   bool hooks = true;
 };
 

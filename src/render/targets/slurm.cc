@@ -110,7 +110,7 @@ std::string start(const RenderContext& c) {
                                             : fmt::format("{}/.shanty/runs/\"{}-$SLURM_JOB_ID\"",
                                                           shell_word(mount), c.name);
   const std::string place =
-      c.nodes == 1 ? "" : " --master-addr=\"$master\" --master-port=\"$port\"";
+      c.nodes == 1 ? "" : " --one-log --master-addr=\"$master\" --master-port=\"$port\"";
   // Since 22.05 srun does not inherit --cpus-per-task.
   return fmt::format(R"(
 # srun does not take over --cpus-per-task from sbatch since Slurm 22.05. SLURM_NODEID tells each
