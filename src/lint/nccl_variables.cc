@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "causes/catalogue.h"
 #include "text/diagnostic.h"
 #include "text/utf8.h"
 
@@ -214,11 +215,8 @@ std::optional<VariableProblem> check_retired(std::string_view name) {
     const std::string instead =
         retired.successor.empty() ? "" : fmt::format("; it is {} now", retired.successor);
     return VariableProblem{
-        "NCCL003",
-        fmt::format("NCCL reads no {} from {} on{}", name, retired.since, instead),
-        std::string(retired.successor),
-        "",
-        {}};
+        "NCCL003", fmt::format("NCCL reads no {} from {} on{}", name, retired.since, instead),
+        std::string(retired.successor), ""};
   }
   return {};
 }
@@ -228,9 +226,7 @@ std::optional<VariableProblem> check_torch_name(std::string_view name) {
     if (renamed.name != name) continue;
     return VariableProblem{"NCCL004",
                            fmt::format("{} is called {} since torch 2.2", name, renamed.successor),
-                           std::string(renamed.successor),
-                           "",
-                           {}};
+                           std::string(renamed.successor), ""};
   }
   return {};
 }
@@ -243,9 +239,7 @@ std::optional<VariableProblem> check_spelling(std::string_view name) {
   if (nearest.empty() || difference > 1 || difference < -1) return {};
   return VariableProblem{"NCCL003",
                          fmt::format("NCCL reads no {}; is {} meant?", printable(name), nearest),
-                         std::string(nearest),
-                         "",
-                         {}};
+                         std::string(nearest), ""};
 }
 
 std::optional<VariableProblem> check_level(std::string_view name, std::string_view value) {
@@ -254,19 +248,15 @@ std::optional<VariableProblem> check_level(std::string_view name, std::string_vi
     const std::string_view level = kLevels[static_cast<size_t>(value[0] - '0')];
     return VariableProblem{
         "NCCL002",
-        fmt::format("{}={} is the old form by number; the level is {}", name, value, level),
-        "",
-        std::string(level),
-        {}};
+        fmt::format("{}={} is the old form by number; the level is {}", name, value, level), "",
+        std::string(level)};
   }
   const std::array levels = {"LOC", "NVL", "PIX", "PXB", "P2C", "PXN", "PHB", "NODE", "SYS"};
   if (value.empty() || is_in(levels, value)) return {};
   return VariableProblem{"NCCL006",
                          fmt::format("{}={} is no level; they are LOC, PIX, PXB, PHB, SYS{}", name,
                                      printable(value), name == "NCCL_P2P_LEVEL" ? ", NVL" : ""),
-                         "",
-                         "",
-                         {}};
+                         "", ""};
 }
 
 std::optional<VariableProblem> check_value(std::string_view name, std::string_view value) {
@@ -276,11 +266,8 @@ std::optional<VariableProblem> check_value(std::string_view name, std::string_vi
   if (is_word && is_in(kSwitches, name)) {
     const bool is_set = word == "true" || word == "yes" || word == "on";
     return VariableProblem{
-        "NCCL006",
-        fmt::format("{}={} is no number, so that NCCL keeps its default", name, value),
-        "",
-        is_set ? "1" : "0",
-        {}};
+        "NCCL006", fmt::format("{}={} is no number, so that NCCL keeps its default", name, value),
+        "", is_set ? "1" : "0"};
   }
   const std::array debug_levels = {"version", "warn", "info", "abort", "trace", "none"};
   if (name == "NCCL_DEBUG" && !value.empty() && !is_in(debug_levels, word)) {
@@ -288,14 +275,26 @@ std::optional<VariableProblem> check_value(std::string_view name, std::string_vi
         "NCCL006",
         fmt::format("NCCL_DEBUG={} is no level; they are VERSION, WARN, INFO, TRACE",
                     printable(value)),
-        "",
-        "",
-        {}};
+        "", ""};
   }
   return {};
 }
 
 }  // namespace
+
+bool is_slow_path(std::string_view name, std::string_view value) {
+  return value == "1" && (name == "NCCL_P2P_DISABLE" || name == "NCCL_SHM_DISABLE");
+}
+
+std::string slow_path_message(std::string_view name) {
+  return fmt::format("{}=1: the GPUs of a node talk {}, even where they have a faster way", name,
+                     name == "NCCL_P2P_DISABLE" ? "through the CPU's memory" : "over the network");
+}
+
+Severity VariableProblem::severity() const {
+  const Cause* cause = find_cause(code);
+  return cause == nullptr ? Severity::kWarning : cause->severity;
+}
 
 std::optional<VariableProblem> check_nccl_variable(std::string_view name, std::string_view value) {
   if (!name.starts_with("NCCL_")) return {};

@@ -150,6 +150,12 @@ TEST(Rules, SayOnceWhatAManifestAndItsScriptShow) {
   EXPECT_THAT(codes, testing::Not(Contains("RUN024")));
 }
 
+TEST(Rules, TakeNoMinimumOfVolcanoForAllPods) {
+  const std::string text =
+      replace_first(read("volcano.yaml"), "minAvailable: 3", "minAvailable: 0");
+  EXPECT_EQ(messages_of(lint({{Source{"volcano.yaml", text, SourceKind::kManifest}}})), "");
+}
+
 // A mended file must be readable, without what was mended, and as it is after a second time.
 TEST(Rules, FixesSettleAndChangeNothingTwice) {
   size_t fixed_rows = 0;

@@ -194,6 +194,11 @@ ScriptFacts facts_of(const Context& context) {
   facts.xla = script.imports("torch_xla");
   facts.spawns = !script.calls_to("torch.multiprocessing.spawn").empty() ||
                  !script.calls_to("torch.multiprocessing.start_processes").empty();
+  for (const Call* call : script.calls_to("Process")) {
+    facts.spawns |= call->imported && call->name.find("multiprocessing") != std::string::npos &&
+                    script.argument(*call, "target") != kNoNode &&
+                    !script.calls_to("init_process_group").empty();
+  }
   bool group = false;
   for (const Call& call : script.calls()) {
     const std::string_view last = call.last();

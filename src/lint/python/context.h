@@ -19,7 +19,7 @@ struct ScriptFacts {
   bool ddp = false;
   bool fsdp = false;
   bool gpu = false;      // moves something to CUDA
-  bool spawns = false;   // mp.spawn
+  bool spawns = false;   // mp.spawn, or processes of its own
   bool resumes = false;  // loads a checkpoint into a model and an epoch, a step or an optimizer
   // A framework that picks devices and wraps models by itself.
   bool managed = false;

@@ -17,7 +17,8 @@ constexpr Rule kRules[] = {
     check_local_rank, check_devices,       check_collectives, check_downloads,
     check_samplers,   check_model,         check_batch,       check_step,
     check_saving,     check_loading,       check_loader,      check_checkpoint_content,
-    check_launch,     check_process_group, check_environment,
+    check_launch,     check_process_group, check_environment, check_decisions,
+    check_wrapper,
 };
 
 Finding unreadable(const Source& source, Place place, std::string why) {

@@ -106,8 +106,11 @@ void least_members(const Case& at, Report& report) {
   const auto pods = at.work.pods();
   if (!pods || *pods == 0) return;
   const Ref spec = at.work.spec();
-  if (at.work.kind == WorkloadKind::kVolcanoJob && at.work.is_training)
+  // 0 is Volcano's word for all of them.
+  if (at.work.kind == WorkloadKind::kVolcanoJob && at.work.is_training &&
+      spec["minAvailable"].integer() != 0) {
     compare(report, spec["minAvailable"], "minAvailable", *pods, false);
+  }
   compare(report, spec["runPolicy"]["schedulingPolicy"]["minAvailable"], "minAvailable", *pods,
           is_elastic(at.work));
 }

@@ -188,6 +188,25 @@ void mixed_models(const Case& at, Report& report) {
   }
 }
 
+// Ray gives out as many GPUs as it is told; without a word it counts those of the container.
+void told_to_ray(const Case& at, Report& report) {
+  if (at.work.kind != WorkloadKind::kRayCluster) return;
+  const Ref told = at.pods->entry["rayStartParams"]["num-gpus"];
+  const auto count = told.integer();
+  const double gpus = at.pods->gpus_per_pod();
+  if (!count || *count == 0 || static_cast<double>(*count) == gpus || gpus != std::floor(gpus)) {
+    return;
+  }
+  Finding& finding =
+      report.add("GPU011", told,
+                 fmt::format("num-gpus: {} and {} in the pod: {}", *count,
+                             gpus == 0 ? std::string("no GPU") : counted(gpus, "GPU"),
+                             static_cast<double>(*count) > gpus
+                                 ? "Ray places more workers here than there are cards"
+                                 : "Ray leaves the others idle"));
+  if (static_cast<double>(*count) < gpus) finding.severity = Severity::kWarning;
+}
+
 constexpr Rule kRules[] = {
     {"GPU001", ContainerRule{without_limit, Needs::kWholeObject}},
     {"GPU002", ContainerRule{unequal}},
@@ -199,6 +218,7 @@ constexpr Rule kRules[] = {
     {"GPU008", ContainerRule{sees_all, Needs::kWholeObject}},
     {"GPU009", ContainerRule{fewer_visible}},
     {"GPU010", WorkloadRule{mixed_models}},
+    {"GPU011", PodRule{told_to_ray, Needs::kWholeObject}},
 };
 
 }  // namespace

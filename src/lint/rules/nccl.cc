@@ -20,7 +20,6 @@ void check_environment(const Environment& env, Report& report) {
     const bool is_value = problem->new_name.empty();
     Finding& finding = report.add(problem->code, is_value ? variable.value_place : variable.place,
                                   problem->message);
-    if (problem->severity) finding.severity = *problem->severity;
     const TextPlaces& places = report.places();
     if (!problem->new_value.empty() && variable.value_node != nullptr) {
       const bool is_number = problem->new_value == "0" || problem->new_value == "1";

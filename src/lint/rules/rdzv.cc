@@ -269,6 +269,33 @@ void sidecar(const Case& at, Report& report) {
   }
 }
 
+bool refuses_proxy(const PodGroup& group) {
+  constexpr std::string_view kInject = "sidecar.istio.io/inject";
+  return group.labels()[kInject].text() == "false" ||
+         group.annotations()[kInject].text() == "false";
+}
+
+bool names_proxy(const PodGroup& group) {
+  constexpr std::string_view kInject = "sidecar.istio.io/inject";
+  return group.labels()[kInject] || group.annotations()[kInject];
+}
+
+// A proxy is refused for some pods of a world, and the others get it.
+void sidecar_on_some(const Case& at, Report& report) {
+  if (!at.work.is_training) return;
+  const auto& groups = at.work.groups;
+  const auto refusing = std::find_if(groups.begin(), groups.end(), refuses_proxy);
+  if (refusing == groups.end()) return;
+  for (const PodGroup& group : groups) {
+    if (names_proxy(group) || group.pods == 0 || !group.pod_template) continue;
+    report.add_at_key("RDZV009", group.entry, "template",
+                      fmt::format("{} refuses the mesh proxy and {} does not: where the namespace "
+                                  "injects it, these pods cannot reach the others",
+                                  in_quotes(refusing->role), in_quotes(group.role)));
+    return;
+  }
+}
+
 constexpr Rule kRules[] = {
     {"RDZV001 RDZV003", ContainerRule{literal_address}},
     {"RDZV002 RDZV004", ContainerRule{service_kind}},
@@ -281,6 +308,7 @@ constexpr Rule kRules[] = {
     {"RDZV007", ContainerRule{port_value}},
     {"RDZV008", ObjectRule{selects_nothing}},
     {"RDZV009", PodRule{sidecar}},
+    {"RDZV009", WorkloadRule{sidecar_on_some, Needs::kWholeObject}},
 };
 
 }  // namespace

@@ -99,6 +99,53 @@ constexpr Twins kTwins[] = {
      "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
      "srun --ntasks-per-node=1 torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d "
      "train.py\n"},
+    {"RUN030", "NoEndpointForC10d",
+     "torchrun --nnodes=2 --rdzv_backend=c10d --master_addr=$HEAD train.py\n",
+     "torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29400 train.py\n"},
+    {"RUN030", "EachTaskItsOwnHost",
+     "#SBATCH --nodes=2\n"
+     "srun bash -c 'export MASTER_ADDR=$(hostname); torchrun --nnodes=2 --node_rank=$SLURM_NODEID "
+     "--master_addr=$MASTER_ADDR train.py'\n",
+     "#SBATCH --nodes=2\nexport MASTER_ADDR=$(hostname)\n"
+     "srun bash -c 'torchrun --nnodes=2 --node_rank=$SLURM_NODEID "
+     "--master_addr=$MASTER_ADDR train.py'\n"},
+    {"RUN030", "TheMachineOfSrun",
+     "HEAD=$SLURM_LAUNCH_NODE_IPADDR\n"
+     "srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29400 train.py\n",
+     "HEAD=$(scontrol show hostnames | head -n 1)\n"
+     "srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29400 train.py\n"},
+    {"RUN030", "WhatHostsSaysOfTheName",
+     "head_node_ip=$(srun -N 1 -w $head hostname --ip-address)\n"
+     "srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$head_node_ip:1 train.py\n",
+     "head_node_ip=$(srun -N 1 -w $head hostname --ip-address | awk '{print $1}')\n"
+     "srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$head_node_ip:1 train.py\n"},
+    {"RUN029", "StandaloneBesideAMaster",
+     "torchrun --standalone --nnodes=$N --node_rank=$R --master_addr=$M train.py\n",
+     "torchrun --standalone --nproc_per_node=8 train.py\n"},
+    {"RANK017", "SrunWithoutNodes",
+     "#SBATCH --nodes=4\nsrun torchrun --nproc_per_node=8 train.py\n",
+     "#SBATCH --nodes=4\nsrun torchrun $ARGS train.py\n"},
+    {"RUN042", "TasksForGpusAndNoSrun",
+     "#SBATCH --gres=gpu:a100:4\n#SBATCH --ntasks-per-node=4\npython train.py\n",
+     "#SBATCH --gres=gpu:a100:4\n#SBATCH --ntasks-per-node=4\nsrun python train.py\n"},
+    {"RUN042", "SrunInACommentOnly",
+     "#SBATCH --nodes=5\n# no srun needed here\n"
+     "torchrun --nnodes=5 --rdzv_backend=c10d --rdzv_endpoint=$M train.py\n",
+     "#SBATCH --nodes=5\n"
+     "srun torchrun --nnodes=5 --rdzv_backend=c10d --rdzv_endpoint=$M train.py\n"},
+    {"RUN034", "MoreProcessesThanAskedFor",
+     "#SBATCH --gres=gpu:2\ntorchrun --nproc_per_node=4 train.py\n",
+     "#SBATCH --gres=gpu:4\ntorchrun --nproc_per_node=4 train.py\n"},
+    {"RUN043", "EveryTaskOnTheFirstGpu",
+     "#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n"
+     "srun torchrun --nnodes=4 --nproc_per_node=1 --rdzv_backend=c10d train.py\n",
+     "#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n#SBATCH --gpus-per-task=1\n"
+     "srun torchrun --nnodes=4 --nproc_per_node=1 --rdzv_backend=c10d train.py\n"},
+    {"PERF001", "TheLastValueCounts",
+     "export NCCL_DEBUG=INFO\nexport NCCL_DEBUG=TRACE\ntorchrun train.py\n",
+     "export NCCL_DEBUG=TRACE\nexport NCCL_DEBUG=INFO\ntorchrun train.py\n"},
+    {"NCCL007", "PeerToPeerOff", "export NCCL_P2P_DISABLE=1\ntorchrun train.py\n",
+     "export NCCL_P2P_DISABLE=0\ntorchrun train.py\n"},
     {"NET004", "LoopbackBetweenNodes",
      "mpirun -np 16 -H a:8,b:8 -x NCCL_SOCKET_IFNAME=lo python train.py\n",
      "mpirun -np 16 -H a:8,b:8 -x NCCL_SOCKET_IFNAME=eth0 python train.py\n"},
@@ -115,6 +162,8 @@ constexpr Twins kTwins[] = {
      "set -e\ntorchrun train.py\necho done\n"},
     {"RUN038", "CondaWithoutItsFunctions", "conda activate torch\npython train.py\n",
      "source /opt/conda/etc/profile.d/conda.sh\nconda activate torch\npython train.py\n"},
+    {"RUN038", "CondaOfAModule", "module purge\nconda activate torch\npython train.py\n",
+     "module load anaconda3/2024.2\nconda activate torch\npython train.py\n"},
     {"RUN039", "InstallAtStart", "pip install -r requirements.txt\ntorchrun train.py\n",
      "pip install --no-deps -e .\ntorchrun train.py\n"},
     {"RUN040", "InTheBackground", "#!/bin/sh\ncd /app\ntorchrun train.py &\n",

@@ -61,7 +61,25 @@ bool holds_state_of(std::string_view content, std::initializer_list<std::string_
   return false;
 }
 
-std::string missing_from(const Context& context, const std::string& content) {
+// f"{epoch}.pt", "%d.pt" % step: the name keeps the count.
+bool is_counted_by_name(const Context& context, const Call& save) {
+  const NodeId path = context.script.argument(save, "f", 1);
+  std::string text(context.tree.text(path));
+  for (const Assignment* one : context.script.assignments_to(text, save.function)) {
+    (text += ' ') += context.tree.text(one->value);
+  }
+  if (text.find_first_of("{%") == std::string::npos) return false;
+  if (mentions_any(text, {"epoch", "step", "iter"})) return true;
+  for (const Assignment& one : context.script.assignments()) {
+    if (context.tree.is(one.node, "for_statement") && context.tree.contains(one.node, save.node) &&
+        text.find("{" + std::string(one.target)) != std::string::npos) {
+      return true;
+    }
+  }
+  return text.find("zfill") != std::string::npos;
+}
+
+std::string missing_from(const Context& context, const Call& save, const std::string& content) {
   std::string out;
   const auto miss = [&out](std::string_view what) {
     out += out.empty() ? "" : " and ";
@@ -77,7 +95,8 @@ std::string missing_from(const Context& context, const std::string& content) {
     miss("the gradient scaler");
   }
   // A trainer, a counter or a progress object may keep the count.
-  if (!mentions_any(content, {"epoch", "step", "iter", "global", "progress", "report", "train"})) {
+  if (!mentions_any(content, {"epoch", "step", "iter", "global", "progress", "report", "train"}) &&
+      !is_counted_by_name(context, save)) {
     miss("the epoch or step");
   }
   return out;
@@ -114,7 +133,7 @@ void check_dictionaries(Context& context) {
                            (mentions_any(content, {"epoch"}) && loads(context, {"model"}) &&
                             mentions_any(context.tree.source(), {"resum"}));
     if (!to_resume) continue;
-    std::string lacks = missing_from(context, content);
+    std::string lacks = missing_from(context, *save, content);
     if (lacks.empty() && complete == nullptr) complete = save;
     if (!lacks.empty() && lacking == nullptr) {
       lacking = save;

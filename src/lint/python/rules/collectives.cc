@@ -49,6 +49,12 @@ struct FrameworkCall {
 constexpr FrameworkCall kFrameworkCalls[] = {
     {"pytorch_lightning", "trainer", "save_checkpoint"},
     {"lightning", "trainer", "save_checkpoint"},
+    {"pytorch_lightning", "trainer", "fit"},
+    {"pytorch_lightning", "trainer", "validate"},
+    {"pytorch_lightning", "trainer", "test"},
+    {"lightning", "trainer", "fit"},
+    {"lightning", "trainer", "validate"},
+    {"lightning", "trainer", "test"},
     {"pytorch_lightning", "self", "all_gather"},
     {"lightning", "self", "all_gather"},
     {"pytorch_lightning", "strategy", "barrier"},
@@ -148,8 +154,13 @@ void check_framework(Context& context) {
     if (!guard.some() || guard.ordered || has_counterpart(context, call, guard)) continue;
     const bool sharded_only = known != nullptr && known->sharded_only;
     if (sharded_only && spares_sharded(context, call.node)) continue;
+    const bool may_shard = mentions_any(context.tree.source(), {"deepspeed", "fsdp", "zero2", "zero3", "zero_stage"});
     Finding& finding = context.add(
-        "RANK032", sharded_only ? Severity::kWarning : Severity::kError, call.node,
+        "RANK032",
+        !sharded_only ? Severity::kError
+        : may_shard   ? Severity::kWarning
+                      : Severity::kNote,
+        call.node,
         sharded_only
             ? fmt::format("{} gathers the shards of all ranks with DeepSpeed and FSDP, but only "
                           "some come here: there it waits until the timeout",

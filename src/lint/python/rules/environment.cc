@@ -20,9 +20,10 @@ void check_variable(Context& context, const Assignment& one) {
     context.add(
         "NCCL001", Severity::kNote, one.node,
         "NCCL_IB_DISABLE=1: the ranks talk over TCP even where there is InfiniBand or RoCE");
+  } else if (is_slow_path(name, value)) {
+    context.add("NCCL007", Severity::kNote, one.node, slow_path_message(name));
   } else if (const auto problem = check_nccl_variable(name, value)) {
-    context.add(problem->code, problem->severity.value_or(Severity::kWarning), one.node,
-                problem->message);
+    context.add(problem->code, problem->severity(), one.node, problem->message);
   }
 }
 

@@ -23,16 +23,24 @@ void check_local_rank_argument(Context& context) {
   }
   for (const Call* call : context.script.calls_to("add_argument")) {
     std::string_view option;
+    bool spells_both = false;
     for (const NodeId argument :
          context.tree.children(context.tree.child(call->node, "arguments"))) {
       const std::string_view text = context.script.literal(argument);
-      if (text == "--local_rank" || text == "--local-rank") option = text;
+      if (text != "--local_rank" && text != "--local-rank") continue;
+      spells_both = !option.empty() && option != text;
+      option = text;
     }
     if (option.empty()) continue;
     context.add("RUN020", Severity::kWarning, call->node,
-                fmt::format("torchrun gives no {}: it keeps its default on every process; read "
+                fmt::format("torchrun gives no {}: it keeps its default on every process{}; read "
                             "LOCAL_RANK from the environment",
-                            option));
+                            option,
+                            spells_both ? ""
+                            : option == "--local_rank"
+                                ? ", and torch.distributed.launch gives --local-rank since torch "
+                                  "2.0, which this parser refuses"
+                                : ""));
     return;
   }
 }
@@ -101,13 +109,69 @@ void check_written_method(Context& context) {
   }
 }
 
+bool is_written_host(std::string_view host) {
+  return !host.empty() && host != "localhost" && host != "::1" && !host.starts_with("127.") &&
+         host != "0.0.0.0";
+}
+
+// Processes of one machine may meet at localhost, but not at some other machine's address.
+void check_written_host(Context& context) {
+  for (const Assignment& one : context.script.assignments()) {
+    const std::string_view host = context.script.literal(one.value);
+    if (environment_key(one.target) != "MASTER_ADDR" || !is_written_host(host)) continue;
+    context.add("RUN024", Severity::kWarning, one.node,
+                fmt::format("the address {} is written into the script: it works on that one "
+                            "machine only",
+                            host));
+    return;
+  }
+}
+
+// spawn() hands out an index and sets no variable.
+void check_nowhere_to_meet(Context& context) {
+  if (spawn_of(context) == nullptr || context.mentions("MASTER_ADDR")) return;
+  for (const Call* init : context.script.calls_to("torch.distributed.init_process_group")) {
+    const NodeId method = context.script.argument(*init, "init_method", 1);
+    const bool by_environment =
+        method == kNoNode || context.script.literal(method).starts_with("env://");
+    if (!by_environment || context.script.has_splat(*init) ||
+        context.script.argument(*init, "store") != kNoNode ||
+        context.script.literal(context.script.argument(*init, "backend", 0)) == "mpi") {
+      continue;
+    }
+    context.add("RUN044", Severity::kWarning, init->node,
+                "nothing says where the ranks meet: spawn() sets no MASTER_ADDR and MASTER_PORT, "
+                "and this script does not either");
+    return;
+  }
+}
+
+// The address of the machine where srun was called, whoever that was.
+void check_launch_node(Context& context) {
+  for (const Assignment& one : context.script.assignments()) {
+    if (environment_key(one.target) != "MASTER_ADDR" ||
+        context.tree.text(one.node).find("SLURM_LAUNCH_NODE_IPADDR") == std::string_view::npos) {
+      continue;
+    }
+    context.add("RUN030", Severity::kWarning, one.node,
+                "SLURM_LAUNCH_NODE_IPADDR is the machine where srun was called: a login node, "
+                "where it was called there, and no rank listens on it");
+    return;
+  }
+}
+
 }  // namespace
 
 void check_launch(Context& context) {
   if (!context.facts.distributed) return;
   check_local_rank_argument(context);
   check_spawn(context);
-  if (context.facts.spawns) return;  // one node, one machine: said above
+  check_launch_node(context);
+  if (context.facts.spawns) {  // one node, one machine: said above
+    check_written_host(context);
+    check_nowhere_to_meet(context);
+    return;
+  }
   check_written_identity(context);
   check_written_method(context);
 }

@@ -142,6 +142,50 @@ constexpr Twins kTwins[] = {
      "from torchvision import datasets\ndist.init_process_group('nccl')\n"
      "if local_rank == 0:\n    datasets.MNIST('d', download=True)\ndist.barrier()\n"
      "data = datasets.MNIST('d')\n"},
+    {"RANK032", "TrainerTestsOnOneRank",
+     "import pytorch_lightning as pl\ntrainer = pl.Trainer()\ntrainer.fit(m)\n"
+     "if trainer.global_rank == 0:\n    trainer.test(m)\n",
+     "import pytorch_lightning as pl\ntrainer = pl.Trainer()\ntrainer.fit(m)\ntrainer.test(m)\n"},
+    {"RANK034", "DownloadBetweenBarriers",
+     "from torchvision import datasets\ndist.init_process_group('nccl')\n"
+     "dist.barrier()\ndata = datasets.MNIST('d', download=True)\ndist.barrier()\n",
+     "from torchvision import datasets\ndist.init_process_group('nccl')\n"
+     "if rank != 0:\n    dist.barrier()\ndata = datasets.MNIST('d', download=True)\n"
+     "if rank == 0:\n    dist.barrier()\n"},
+    {"RANK035", "OneRankLeavesTheLoop",
+     "model = DDP(net)\nfor epoch in range(9):\n    loss.backward()\n    if rank == 0:\n"
+     "        if stop(val):\n            break\n",
+     "model = DDP(net)\nfor epoch in range(9):\n    loss.backward()\n    if rank == 0:\n"
+     "        flag[0] = stop(val)\n    dist.broadcast(flag, 0)\n    if flag[0]:\n        break\n"},
+    {"RANK035", "StopsByItsOwnShare",
+     "model = DDP(net)\nval_sampler = DistributedSampler(val_set, shuffle=False)\n"
+     "for epoch in range(9):\n    loss.backward()\n    stopping(val_loss)\n"
+     "    if stopping.early_stop:\n        break\n",
+     "model = DDP(net)\nval_sampler = DistributedSampler(val_set, shuffle=False)\n"
+     "for epoch in range(9):\n    loss.backward()\n    dist.all_reduce(val_loss)\n"
+     "    stopping(val_loss)\n    if stopping.early_stop:\n        break\n"},
+    {"RANK035", "StopsByTheWholeValidationSet",
+     "model = DDP(net)\nval_sampler = DistributedSampler(val_set, shuffle=False)\n"
+     "for epoch in range(9):\n    loss.backward()\n    if wait > patience:\n        break\n",
+     "model = DDP(net)\nval_loader = DataLoader(val_set)\nfor epoch in range(9):\n"
+     "    loss.backward()\n    if wait > patience:\n        break\n"},
+    {"RANK035", "SkipsItsOwnStep",
+     "model = DDP(net)\nfor x in loader:\n    loss = model(x)\n    if torch.isnan(loss):\n"
+     "        continue\n    loss.backward()\n",
+     "model = DDP(net)\nfor x in loader:\n    loss = model(x)\n    bad = torch.isnan(loss).int()\n"
+     "    dist.all_reduce(bad)\n    if bad.item() or torch.isnan(loss):\n        continue\n"
+     "    loss.backward()\n"},
+    {"RANK035", "SkipsAnEmptyBatch",
+     "model = DDP(net)\nfor batch in loader:\n    if batch is None:\n        continue\n"
+     "    model(batch).backward()\n",
+     "model = DDP(net)\nfor i, batch in enumerate(loader):\n    if i < start:\n        continue\n"
+     "    model(batch).backward()\n"},
+    {"RANK035", "OneRankHasTheSum",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(net)\n"
+     "def run():\n    dist.reduce(val, 0)\n    if val < best:\n        s = model.state_dict()\n",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(net)\n"
+     "def run():\n    dist.reduce(val, 0)\n    if rank == 0:\n        print(val)\n"
+     "    s = model.state_dict()\n"},
     {"SCR001", "NoSetEpoch",
      "sampler = DistributedSampler(data)\nfor epoch in range(3):\n    for x in loader:\n"
      "        loss.backward()\n",
@@ -194,6 +238,33 @@ constexpr Twins kTwins[] = {
      "torch.manual_seed(0)\n",
      "from torchvision.transforms import RandomResizedCrop\nmodel = DDP(net)\n"
      "torch.manual_seed(0 + rank)\n"},
+    {"SCR014", "PastTheWrapper",
+     "model = DDP(net)\nfor x in loader:\n    loss, _ = model.module.losses(x)\n"
+     "    loss.backward()\n",
+     "model = DDP(net)\nfor x in loader:\n    loss = model(x)\n    loss.backward()\n"
+     "    model.module.update()\n"},
+    {"SCR014", "PastTheWrapperByItsForward",
+     "def train(model, loader):\n    for x in loader:\n        out = model.module(x)\n"
+     "        loss = criterion(out, y)\n        scaler.scale(loss).backward()\ntrain(DDP(net), "
+     "l)\n",
+     "def train(model, loader):\n    for x in loader:\n        with torch.no_grad():\n"
+     "            target = model.module(x)\n        out = model(x)\n"
+     "        loss = criterion(out, target) + model.module.penalty()\n"
+     "        scaler.scale(loss).backward()\ntrain(DDP(net), l)\n"},
+    {"SCR014", "PastTheWrapperWithReductionByHand",
+     "model = DDP(net)\nfor x in loader:\n    model.module(x).backward()\n",
+     "model = DDP(net)\nfor x in loader:\n    model.module(x).backward()\n"
+     "    for p in model.parameters():\n        dist.all_reduce(p.grad)\n"},
+    {"SCR015", "OptimizerBeforeSharding",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+     "opt = torch.optim.AdamW(model.parameters(), lr=1e-3)\nmodel = FSDP(model)\n",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+     "model = FSDP(model)\nopt = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"},
+    {"SCR016", "SamplerAroundASampler",
+     "from torch.utils.data import SubsetRandomSampler\nmodel = DDP(net)\n"
+     "own = SubsetRandomSampler(indices)\nsampler = DistributedSampler(own)\n",
+     "from torch.utils.data import Subset\nmodel = DDP(net)\n"
+     "own = Subset(data, indices)\nsampler = DistributedSampler(own)\n"},
     {"CKPT020", "AllRanksSave",
      "dist.init_process_group('nccl')\ndef save(m):\n    torch.save(m, 'last.pt')\nsave(model)\n",
      "dist.init_process_group('nccl')\ndef save(m):\n    torch.save(m, 'last.pt')\n"
@@ -225,6 +296,11 @@ constexpr Twins kTwins[] = {
      "        torch.save(model.module.state_dict(), f'{epoch}.pt')\n",
      "model = DDP(net)\nfor epoch in range(9):\n    loss.backward()\nif rank == 0:\n"
      "    torch.save(model.module.state_dict(), 'final.pt')\n"},
+    {"CKPT024", "NoCount",
+     "for i in range(9):\n    loss.backward()\n"
+     "    torch.save({'model': m.state_dict(), 'optimizer': opt.state_dict()}, 'c.pt')\n",
+     "for i in range(9):\n    loss.backward()\n"
+     "    torch.save({'model': m.state_dict(), 'optimizer': opt.state_dict()}, f'{i}.pt')\n"},
     {"CKPT025", "OverwrittenInPlace",
      "if os.path.exists('last.pt'):\n    state = torch.load('last.pt')\nfor epoch in range(9):\n"
      "    loss.backward()\n    torch.save(state, 'last.pt')\n",
@@ -256,6 +332,29 @@ constexpr Twins kTwins[] = {
     {"RUN024", "MethodWrittenIn",
      "dist.init_process_group('nccl', init_method='tcp://10.0.0.3:23456', rank=rank)\n",
      "dist.init_process_group('nccl', init_method='env://', rank=rank)\n"},
+    {"RUN024", "AddressOfOneMachine",
+     "def worker(gpu):\n    dist.init_process_group('nccl', rank=gpu, world_size=8)\n"
+     "os.environ['MASTER_ADDR'] = '10.57.23.164'\nmp.spawn(worker, nprocs=8)\n",
+     "def worker(gpu):\n    dist.init_process_group('nccl', rank=gpu, world_size=8)\n"
+     "os.environ['MASTER_ADDR'] = 'localhost'\nmp.spawn(worker, nprocs=8)\n"},
+    {"RUN024", "ProcessesOfItsOwn",
+     "def worker(rank):\n    os.environ['MASTER_ADDR'] = 'localhost'\n"
+     "    dist.init_process_group('nccl', rank=rank)\nworker(0)\n",
+     "def worker(rank):\n    os.environ['MASTER_ADDR'] = 'localhost'\n"
+     "    dist.init_process_group('nccl', rank=rank)\n"
+     "for r in range(4):\n    mp.Process(target=worker, args=(r,)).start()\n"},
+    {"RUN030", "TheMachineOfSrun",
+     "os.environ['MASTER_ADDR'] = os.environ['SLURM_LAUNCH_NODE_IPADDR']\n"
+     "dist.init_process_group('nccl')\n",
+     "os.environ['MASTER_ADDR'] = first_node(os.environ['SLURM_JOB_NODELIST'])\n"
+     "dist.init_process_group('nccl')\n"},
+    {"RUN044", "NowhereToMeet",
+     "def worker(rank, n):\n    dist.init_process_group('nccl', rank=rank, world_size=n)\n"
+     "mp.spawn(worker, nprocs=8)\n",
+     "def worker(rank, n):\n    dist.init_process_group('nccl', init_method='tcp://localhost:1',\n"
+     "                            rank=rank, world_size=n)\nmp.spawn(worker, nprocs=8)\n"},
+    {"NCCL007", "PeerToPeerOff", "os.environ['NCCL_P2P_DISABLE'] = '1'\nmodel = DDP(net)\n",
+     "os.environ['NCCL_P2P_DISABLE'] = '0'\nmodel = DDP(net)\n"},
     {"RUN025", "VariableTooLate",
      "dist.init_process_group('nccl')\nos.environ['NCCL_DEBUG'] = 'INFO'\n",
      "os.environ['NCCL_DEBUG'] = 'INFO'\ndist.init_process_group('nccl')\n"},

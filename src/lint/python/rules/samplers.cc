@@ -148,6 +148,29 @@ void check_shuffle(Context& context) {
   }
 }
 
+// DistributedSampler(WeightedRandomSampler(...)): it deals out 0 to n-1, and asks the inner one
+// only for its length.
+void check_nested(Context& context) {
+  for (const Call* call : context.script.calls_to("torch.utils.data.DistributedSampler")) {
+    const NodeId data = context.script.argument(*call, "dataset", 0);
+    const auto makes_sampler = [&](NodeId node) {
+      const Call* made = context.script.call_at(node);
+      return made != nullptr && made->last().ends_with("Sampler");
+    };
+    bool nested = makes_sampler(data);
+    for (const Assignment* one :
+         context.script.assignments_to(context.tree.text(data), call->function)) {
+      nested |= one->node < call->node && makes_sampler(one->value);
+    }
+    if (!nested) continue;
+    context.add("SCR016", Severity::kWarning, data,
+                fmt::format("DistributedSampler takes only the length of {}: what that sampler "
+                            "would choose is not looked at",
+                            context.quoted(data)));
+    return;
+  }
+}
+
 }  // namespace
 
 void check_samplers(Context& context) {
@@ -156,6 +179,7 @@ void check_samplers(Context& context) {
   // Accelerate's prepare() divides loaders and tells them the epoch; DeepSpeed leaves a loader that
   // it did not make to the script.
   if (context.facts.own_loop && context.script.calls_to("deepspeed.initialize").empty()) return;
+  check_nested(context);
   check_set_epoch(context);
   check_missing(context);
 }

@@ -14,6 +14,16 @@ void check_conda(ShellScript& script) {
                                       "bash -l", "bash -il", "profile.d", "mamba.sh", "zshrc"}) {
     if (script.mentions(sign)) return;
   }
+  // The module of a cluster brings conda's functions.
+  for (const ShellCommand& command : script.commands()) {
+    const bool loads =
+        (command.starts_with("module") || command.starts_with("ml")) &&
+        std::any_of(command.words.begin(), command.words.end(), [](const auto& word) {
+          return word.find("conda") != word.npos || word.find("mamba") != word.npos ||
+                 word.find("forge") != word.npos;
+        });
+    if (loads) return;
+  }
   for (const ShellCommand& command : script.commands()) {
     if (!command.starts_with("conda") || command.words.size() < 2 ||
         command.words[1] != "activate") {

@@ -8,9 +8,9 @@ namespace shanty::lint {
 
 namespace {
 
-// The value of "#SBATCH --nodes=4", "#SBATCH --nodes 4" or "#SBATCH -N 4" where it is a number.
-std::optional<int> directive(const ShellScript& script, std::string_view name,
-                             std::string_view letter) {
+// The value of "#SBATCH --nodes=4", "#SBATCH --nodes 4" or "#SBATCH -N 4", or empty.
+std::string_view directive_text(const ShellScript& script, std::string_view name,
+                                std::string_view letter) {
   constexpr std::string_view kMark = "#SBATCH";
   const std::string_view text = script.tree().source();
   for (size_t at = text.find(kMark); at != text.npos; at = text.find(kMark, at + 1)) {
@@ -21,11 +21,18 @@ std::optional<int> directive(const ShellScript& script, std::string_view name,
       const size_t found = option.empty() ? line.npos : line.find(option);
       if (found == line.npos || found == 0 || line[found - 1] != ' ') continue;
       std::string_view value = line.substr(found + option.size());
+      if (!value.starts_with(' ') && !value.starts_with('=') && option == name) continue;
       value.remove_prefix(std::min(value.find_first_not_of(" ="), value.size()));
-      return count_in(value.substr(0, value.find_first_not_of("0123456789")));
+      return value.substr(0, value.find_first_of(" \t\r#"));
     }
   }
-  return std::nullopt;
+  return {};
+}
+
+std::optional<int> directive(const ShellScript& script, std::string_view name,
+                             std::string_view letter) {
+  const std::string_view value = directive_text(script, name, letter);
+  return count_in(value.substr(0, value.find_first_not_of("0123456789")));
 }
 
 bool is_srun(const ShellCommand& command) { return command.starts_with("srun"); }
@@ -92,12 +99,36 @@ void check_early_exports(ShellScript& script, std::optional<int> nodes) {
   }
 }
 
+// Every line of the script but its comments.
+bool says(const ShellScript& script, std::string_view word) {
+  std::string_view rest = script.tree().source();
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    const size_t start = line.find_first_not_of(" \t");
+    const bool is_comment = start != line.npos && line[start] == '#';
+    if (!is_comment && line.substr(0, line.find(" #")).find(word) != line.npos) return true;
+    rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
+  }
+  return false;
+}
+
 bool reaches_other_nodes(const ShellScript& script) {
   for (const std::string_view word :
        {"srun", "mpirun", "mpiexec", "ssh ", "pdsh", "clush", "hostfile", "ray ", "parallel "}) {
-    if (script.mentions(word)) return true;
+    if (says(script, word)) return true;
   }
   return false;
+}
+
+// "--gres=gpu:a100:4", "--gpus-per-node=4": GPUs on each node, where it is a number.
+std::optional<int> gpus_per_node(const ShellScript& script) {
+  for (const std::string_view option : {"--gres", "--gpus-per-node"}) {
+    const std::string_view value = directive_text(script, option, "");
+    if (value.empty() || (option == "--gres" && !value.starts_with("gpu"))) continue;
+    return count_in(value.substr(value.rfind(':') + 1));
+  }
+  return std::nullopt;
 }
 
 // A batch script runs on the first of its nodes.
@@ -116,6 +147,96 @@ void check_one_node(ShellScript& script, std::optional<int> nodes) {
   }
 }
 
+// As many tasks as GPUs are asked for, and Python is started once.
+void check_missing_srun(ShellScript& script) {
+  const auto tasks = directive(script, "--ntasks-per-node", "");
+  if (tasks.value_or(1) < 2 || tasks != gpus_per_node(script) || reaches_other_nodes(script))
+    return;
+  for (const Launch& launch : script.launches()) {
+    if (launch.by != LaunchedBy::kPlain) continue;
+    script.add("RUN042", Severity::kWarning, launch.command->node,
+               fmt::format("{} tasks for {} GPUs are asked for, and this starts one process: srun "
+                           "starts the others",
+                           *tasks, *tasks));
+    return;
+  }
+}
+
+// More processes of a launcher than the batch script has GPUs for.
+void check_processes(ShellScript& script) {
+  const auto gpus = gpus_per_node(script);
+  for (const Launch& launch : script.launches()) {
+    const auto processes = script.option(launch, "nproc-per-node");
+    const auto count = processes ? count_in(processes->value) : std::nullopt;
+    if (!gpus || !count || *count == *gpus || *gpus == 0) continue;
+    if (script.value_of("CUDA_VISIBLE_DEVICES")) return;  // its number is looked at elsewhere
+    const auto tasks = directive(script, "--ntasks-per-node", "");
+    if (*count < *gpus && tasks.value_or(1) > 1) return;
+    script.add(
+        "RUN034", *count > *gpus ? Severity::kError : Severity::kNote, processes->node,
+        fmt::format("{} processes on each node and {} GPUs asked for: {}", *count, *gpus,
+                    *count > *gpus ? "the last ones find no device" : "some GPUs stay idle"));
+    return;
+  }
+}
+
+// srun starts torchrun on each node, and none of them hears of the others.
+void check_worlds_apart(ShellScript& script, std::optional<int> nodes) {
+  if (nodes.value_or(1) < 2 || script.mentions("PET_NNODES")) return;
+  for (const Launch& launch : script.launches()) {
+    const ShellCommand& command = *launch.command;
+    bool is_whole = true;  // no options hidden in a variable
+    for (size_t i = launch.word + 1; i < command.words.size(); ++i) {
+      if (command.words[i].ends_with(".py")) break;
+      is_whole &= !command.words[i].starts_with('$') || command.words[i - 1].starts_with('-');
+    }
+    const bool on_one = std::any_of(
+        command.words.begin(), command.words.begin() + static_cast<ptrdiff_t>(launch.word),
+        [](const std::string& word) {
+          return word.starts_with("--nodes") || word.starts_with("-N") || word == "-w" ||
+                 word.starts_with("--nodelist");
+        });
+    if (launch.by != LaunchedBy::kTorchrun || !is_srun(command) || !is_whole || on_one ||
+        script.option(launch, "nnodes") || script.option(launch, "standalone")) {
+      continue;
+    }
+    script.add("RANK017", Severity::kError, command.word_nodes[launch.word],
+               fmt::format("torchrun is not told --nnodes: each of the {} nodes trains for itself",
+                           *nodes));
+    return;
+  }
+}
+
+// A shell of its own for each task, which takes its own name for the master's.
+void check_own_name(ShellScript& script, std::optional<int> nodes) {
+  if (nodes == 1) return;
+  const SyntaxTree& tree = script.tree();
+  for (const ShellCommand& command : script.commands()) {
+    if (!is_srun(command)) continue;
+    for (const NodeId word : command.word_nodes) {
+      if (!tree.is(word, "raw_string")) continue;
+      const std::string_view text = tree.text(word);
+      for (const std::string_view sign : {"MASTER_ADDR=$(hostname", "MASTER_ADDR=`hostname",
+                                          "MASTER_ADDR=$HOSTNAME", "MASTER_ADDR=\"$(hostname"}) {
+        if (text.find(sign) == text.npos) continue;
+        script.add("RUN030", Severity::kError, word,
+                   "every task takes its own host for the master: the nodes do not find each "
+                   "other");
+        return;
+      }
+    }
+  }
+}
+
+// Each task sees GPUs of its own.
+bool binds_gpus(const ShellScript& script, const ShellCommand& srun) {
+  for (const std::string_view word : {"gpus-per-task", "gpu-bind", "tres-per-task", "tres-bind"}) {
+    if (script.tree().text(srun.node).find(word) != std::string_view::npos) return true;
+    if (!directive_text(script, "--" + std::string(word), "").empty()) return true;
+  }
+  return script.mentions("CUDA_VISIBLE_DEVICES") || gpus_per_node(script).value_or(0) < 2;
+}
+
 // srun starts a launcher per task, and each launcher starts a process per GPU.
 void check_launcher_per_task(ShellScript& script) {
   const auto tasks = directive(script, "--ntasks-per-node", "");
@@ -128,7 +249,15 @@ void check_launcher_per_task(ShellScript& script) {
           return word.starts_with("--ntasks") || word.starts_with("-n");
         });
     const auto processes = script.option(launch, "nproc-per-node");
-    if (is_told || !processes || processes->value == "1") continue;
+    if (is_told || !processes) continue;
+    if (processes->value == "1") {
+      if (binds_gpus(script, command)) continue;
+      script.add("RUN043", Severity::kError, command.node,
+                 fmt::format("srun starts {} launchers on each node, and the process of each has "
+                             "LOCAL_RANK 0: all of them use the first GPU",
+                             *tasks));
+      return;
+    }
     script.add("RUN043", Severity::kError, command.node,
                fmt::format("srun starts {} launchers on each node, and each of them starts a "
                            "process per GPU: --ntasks-per-node=1 for a launcher",
@@ -145,6 +274,10 @@ void check_slurm(ShellScript& script) {
   check_early_variables(script, nodes);
   check_early_exports(script, nodes);
   check_one_node(script, nodes);
+  check_missing_srun(script);
+  check_processes(script);
+  check_worlds_apart(script, nodes);
+  check_own_name(script, nodes);
   check_launcher_per_task(script);
 }
 

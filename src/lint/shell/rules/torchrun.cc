@@ -48,6 +48,33 @@ void add_written_address(ShellScript& script, NodeId node, std::string_view addr
                          address));
 }
 
+// --standalone takes the place of all that says where to meet.
+void check_standalone(ShellScript& script, const Launch& launch) {
+  const auto standalone = script.option(launch, "standalone");
+  if (!standalone || launch.by != LaunchedBy::kTorchrun || nodes_of(script, launch)) return;
+  const auto nodes = script.option(launch, "nnodes");
+  const auto master = script.option(launch, "master-addr");
+  if (!nodes || !master || is_this_machine(master->value)) return;
+  script.add("RUN029", Severity::kWarning, standalone->node,
+             "with --standalone nobody looks at --master-addr: with several nodes, every node "
+             "trains for itself");
+}
+
+// c10d and etcd meet at --rdzv-endpoint, and at localhost without one.
+void check_endpoint(ShellScript& script, const Launch& launch, const std::string& nodes) {
+  const auto backend = script.option(launch, "rdzv-backend");
+  if (launch.by != LaunchedBy::kTorchrun || !backend || backend->value != "c10d" ||
+      script.option(launch, "rdzv-endpoint") || script.mentions("PET_RDZV_ENDPOINT") ||
+      script.option(launch, "standalone")) {
+    return;
+  }
+  const bool has_master = script.option(launch, "master-addr").has_value();
+  script.add("RUN030", count_in(nodes) ? Severity::kError : Severity::kWarning, backend->node,
+             fmt::format("c10d without --rdzv-endpoint meets at localhost{}: the nodes do not find "
+                         "each other",
+                         has_master ? ", whatever --master-addr says" : ""));
+}
+
 void check_meeting(ShellScript& script, const Launch& launch, int nodes) {
   if (const auto standalone = script.option(launch, "standalone")) {
     script.add("RUN029", Severity::kError, standalone->node,
@@ -166,15 +193,17 @@ bool is_place_of_meeting(std::string_view variable) {
   return false;
 }
 
+bool starts_several(const ShellScript& script) {
+  return std::any_of(script.launches().begin(), script.launches().end(), [&](const Launch& launch) {
+    const auto nodes = script.option(launch, names_of(launch.by).nodes);
+    return nodes && nodes->value != "1" && !nodes->value.empty();
+  });
+}
+
 // `$(scontrol ... || echo localhost)`: where the first command is missing, the job does not fail
 // but falls apart.
 void check_fallback(ShellScript& script) {
-  const bool several =
-      std::any_of(script.launches().begin(), script.launches().end(), [&](const Launch& launch) {
-        const auto nodes = script.option(launch, names_of(launch.by).nodes);
-        return nodes && nodes->value != "1" && !nodes->value.empty();
-      });
-  if (!several) return;
+  if (!starts_several(script)) return;
   for (const ShellVariable& variable : script.variables()) {
     const size_t echo = variable.value.find("|| echo ");
     if (echo == std::string::npos || !is_place_of_meeting(variable.name)) continue;
@@ -184,6 +213,37 @@ void check_fallback(ShellScript& script) {
                fmt::format("{} becomes this very node where the command before \"||\" fails: then "
                            "every node meets only itself, and nothing says so",
                            variable.name));
+  }
+}
+
+// Addresses of the master that are often another machine's, or none that others can reach.
+void check_doubtful_address(ShellScript& script) {
+  if (!starts_several(script)) return;
+  for (const ShellVariable& variable : script.variables()) {
+    const std::string_view value = variable.value;
+    if (!is_place_of_meeting(variable.name)) continue;
+    if (value.find("SLURM_LAUNCH_NODE_IPADDR") != value.npos) {
+      script.add("RUN030", Severity::kWarning, variable.node,
+                 "SLURM_LAUNCH_NODE_IPADDR is the machine where srun was called: a login node, "
+                 "where it was called there, and empty before any srun");
+      return;
+    }
+    for (const std::string_view sign : {"hostname --ip-address", "hostname -i"}) {
+      const size_t at = value.find(sign);
+      const size_t end = at + sign.size();
+      const bool is_whole = at != value.npos && (end == value.size() || value[end] == ')' ||
+                                                 value[end] == '`' || value[end] == ' ');
+      if (!is_whole || value.find("grep", at) != value.npos ||
+          value.find("awk", at) != value.npos || script.mentions("%% ") ||
+          script.mentions("head_node_ip%")) {
+        continue;
+      }
+      script.add("RUN030", Severity::kNote, variable.node,
+                 fmt::format("{} gives what the node's own /etc/hosts says of its name: 127.0.1.1 "
+                             "on some systems, several addresses on others; its name is safe",
+                             sign));
+      return;
+    }
   }
 }
 
@@ -206,6 +266,7 @@ void check_loopback(ShellScript& script, bool several) {
 void check_torchrun(ShellScript& script) {
   check_address(script);
   check_fallback(script);
+  check_doubtful_address(script);
   bool several = false;
   for (const Launch& launch : script.launches()) {
     if (launch.deprecated) {
@@ -215,7 +276,12 @@ void check_torchrun(ShellScript& script) {
     }
     if (launch.by == LaunchedBy::kPlain) continue;
     check_gpus(script, launch);
+    check_standalone(script, launch);
     const std::optional<int> nodes = nodes_of(script, launch);
+    const auto written = script.option(launch, names_of(launch.by).nodes);
+    if (written && !written->value.empty() && nodes != 1) {
+      check_endpoint(script, launch, written->value);
+    }
     if (nodes.value_or(1) < 2) continue;
     several = true;
     check_meeting(script, launch, *nodes);

@@ -14,7 +14,7 @@ void check_by_table(ShellScript& script, const ShellVariable& variable) {
   const auto problem = check_nccl_variable(variable.name, variable.value);
   if (!problem) return;
   const bool is_value = problem->new_name.empty() && variable.value_node != kNoNode;
-  Finding& finding = script.add(problem->code, problem->severity.value_or(Severity::kWarning),
+  Finding& finding = script.add(problem->code, problem->severity(),
                                 is_value ? variable.value_node : variable.node, problem->message);
   const SyntaxTree& tree = script.tree();
   const size_t name_at = tree.begin(variable.node);
@@ -27,11 +27,24 @@ void check_by_table(ShellScript& script, const ShellVariable& variable) {
   }
 }
 
+// Given another value further down, before anything is started.
+bool is_overwritten(const ShellScript& script, const ShellVariable& variable) {
+  const NodeId first_launch =
+      script.launches().empty() ? kNoNode : script.launches().front().command->node;
+  const NodeId block = script.tree().parent(script.tree().parent(variable.node));
+  return std::any_of(script.variables().begin(), script.variables().end(),
+                     [&](const ShellVariable& other) {
+                       return other.name == variable.name && !other.for_ranks && !other.appends &&
+                              other.node > variable.node && other.node < first_launch &&
+                              script.tree().parent(script.tree().parent(other.node)) == block;
+                     });
+}
+
 }  // namespace
 
 void check_variables(ShellScript& script) {
   for (const ShellVariable& variable : script.variables()) {
-    if (!variable.literal) continue;
+    if (!variable.literal || is_overwritten(script, variable)) continue;
     const std::string_view effect = debugging_effect(variable.name, variable.value);
     if (!effect.empty() && !script.launches().empty()) {
       script.add("PERF001", Severity::kWarning, variable.node,
@@ -45,6 +58,10 @@ void check_variables(ShellScript& script) {
                  has_hca ? "NCCL_IB_DISABLE=1 beside NCCL_IB_HCA: the ranks talk over TCP"
                          : "NCCL_IB_DISABLE=1: the ranks talk over TCP even where there is "
                            "InfiniBand or RoCE");
+      continue;
+    }
+    if (is_slow_path(variable.name, variable.value)) {
+      script.add("NCCL007", Severity::kNote, variable.node, slow_path_message(variable.name));
       continue;
     }
     check_by_table(script, variable);
