@@ -156,6 +156,22 @@ TEST(Rules, TakeNoMinimumOfVolcanoForAllPods) {
   EXPECT_EQ(messages_of(lint({{Source{"volcano.yaml", text, SourceKind::kManifest}}})), "");
 }
 
+TEST(Rules, KnowWhichTorchPipTakes) {
+  const std::string good = read("Dockerfile");
+  const std::string install = "torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128";
+  const std::string base = "nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04";
+  const auto codes = [](const std::string& text) {
+    return codes_of(lint({{Source{"Dockerfile", text, SourceKind::kDockerfile}}}));
+  };
+  const std::string bare = replace_first(good, install, "torch torchvision");
+  EXPECT_THAT(codes(bare), Contains("VER001"));
+  const std::string kept = replace_first(bare, base, "nvcr.io/nvidia/pytorch:25.06-py3");
+  EXPECT_THAT(codes(kept), IsEmpty());
+  const std::string upgraded = replace_first(kept, "torch torchvision", "-U torch torchvision");
+  EXPECT_THAT(codes(upgraded), Contains("VER002"));
+  EXPECT_THAT(codes(replace_first(good, install, "torch --index-url $INDEX_URL")), IsEmpty());
+}
+
 // A mended file must be readable, without what was mended, and as it is after a second time.
 TEST(Rules, FixesSettleAndChangeNothingTwice) {
   size_t fixed_rows = 0;

@@ -153,9 +153,27 @@ void pip_cache(const Dockerfile& file, Report& report) {
   });
 }
 
+// --extra-index-url adds an index to PyPI, and the newest of both is taken: one that ends at an
+// older torch is never asked for it. Those of CUDA before 12.6 do.
+bool only_adds_old_index(const std::vector<const DockerWord*>& words) {
+  constexpr std::string_view kIndex = "download.pytorch.org/whl/cu";
+  constexpr int kOldestLive = 126;
+  bool is_extra = false;
+  for (const DockerWord* word : words) {
+    if (word->text.starts_with("--")) is_extra = word->text.starts_with("--extra-index-url");
+    const size_t at = word->text.find(kIndex);
+    if (!is_extra || at == word->text.npos) continue;
+    const std::string_view number = std::string_view(word->text).substr(at + kIndex.size());
+    const auto version = count_of(number.substr(0, number.find_first_not_of("0123456789")));
+    return version && *version < kOldestLive;
+  }
+  return false;
+}
+
 bool is_git_or_index(const std::vector<const DockerWord*>& words) {
   return std::any_of(words.begin(), words.end(), [](const DockerWord* word) {
-    return contains(word->text, "download.pytorch.org/whl/cu") ||
+    return word->text.starts_with("--index-url") || word->text == "-i" ||
+           contains(word->text, "download.pytorch.org/whl/cu") ||
            contains(word->text, "download.pytorch.org/whl/cpu") ||
            contains(word->text, "download.pytorch.org/whl/rocm") ||
            contains(word->text, "whl/nightly") || word->text == "-c" ||
@@ -165,9 +183,19 @@ bool is_git_or_index(const std::vector<const DockerWord*>& words) {
 
 bool has_torch_in_base(const Dockerfile& file) {
   const DockerStage* base = file.base();
-  return base != nullptr && (contains(base->image, "pytorch/pytorch") ||
-                             contains(base->image, "nvcr.io/nvidia/pytorch") ||
-                             contains(base->image, "nvcr.io/nvidia/nemo"));
+  return base != nullptr &&
+         (contains(base->image, "pytorch/pytorch") ||
+          contains(base->image, "nvcr.io/nvidia/pytorch") || contains(base->image, "l4t-pytorch") ||
+          contains(base->image, "nvcr.io/nvidia/nemo"));
+}
+
+// "torch" alone is there already, unless pip is told to look for another.
+bool keeps_what_is_there(const DockerWord& torch, const std::vector<const DockerWord*>& words) {
+  return torch.text == "torch" &&
+         std::none_of(words.begin(), words.end(), [](const DockerWord* word) {
+           return word->text == "-U" || word->text == "--upgrade" || word->text == "--pre" ||
+                  word->text == "--force-reinstall" || word->text == "--ignore-installed";
+         });
 }
 
 void torch_install(const Dockerfile& file, Report& report) {
@@ -178,10 +206,15 @@ void torch_install(const Dockerfile& file, Report& report) {
       if (package_of(word->text) != "torch") continue;
       const Place place = report.places().place(word->offset);
       if (has_torch_in_base(file)) {
+        if (keeps_what_is_there(*word, arguments)) continue;
         report.add("VER002", place,
                    fmt::format("this replaces the torch of {}, which was built with its CUDA and "
                                "NCCL",
                                in_quotes(file.base()->image)));
+      } else if (word->text == "torch" && only_adds_old_index(arguments)) {
+        report.add("VER001", place,
+                   "torch without a version beside --extra-index-url: that index ends at an older "
+                   "torch, so that pip takes the newest of PyPI, which is for another CUDA");
       } else if (word->text == "torch" && !is_git_or_index(arguments)) {
         report.add("VER001", place,
                    "torch without a version: from 2.11 on that is a build for CUDA 13, which needs "

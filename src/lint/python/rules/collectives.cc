@@ -154,7 +154,8 @@ void check_framework(Context& context) {
     if (!guard.some() || guard.ordered || has_counterpart(context, call, guard)) continue;
     const bool sharded_only = known != nullptr && known->sharded_only;
     if (sharded_only && spares_sharded(context, call.node)) continue;
-    const bool may_shard = mentions_any(context.tree.source(), {"deepspeed", "fsdp", "zero2", "zero3", "zero_stage"});
+    const bool may_shard =
+        mentions_any(context.tree.source(), {"deepspeed", "fsdp", "zero2", "zero3", "zero_stage"});
     Finding& finding = context.add(
         "RANK032",
         !sharded_only ? Severity::kError
@@ -175,12 +176,30 @@ void check_framework(Context& context) {
   }
 }
 
+// state_dict() of what FullyShardedDataParallel holds by then. What fully_shard() made keeps its
+// shards, and asks nobody.
+bool gathers_shards(const Context& context, const Call& call) {
+  if (call.last() != "state_dict") return false;
+  const NodeId model = context.tree.child(context.tree.child(call.node, "function"), "object");
+  const auto shards = [&](NodeId node) {
+    return std::any_of(
+        context.fsdp_calls().begin(), context.fsdp_calls().end(), [&](const Call* shard) {
+          const bool is_later = shard->function == call.function && shard->node > call.node;
+          return shard->node == node && shard->last() != "fully_shard" && !is_later;
+        });
+  };
+  if (shards(model)) return true;
+  for (const Assignment* one :
+       context.script.assignments_to(context.tree.text(model), call.function)) {
+    if (one->value != kNoNode && shards(one->value)) return true;
+  }
+  return false;
+}
+
 void check_guarded(Context& context) {
   const Script& script = context.script;
   for (const Call& call : script.calls()) {
-    const bool sharded_state = call.last() == "state_dict" && context.facts.fsdp &&
-                               context.is_fsdp_wrapped(context.tree.child(
-                                   context.tree.child(call.node, "function"), "object"));
+    const bool sharded_state = gathers_shards(context, call);
     if (!sharded_state && !is_collective(context, call)) continue;
     const Guard guard = context.guards.of(call.node);
     if (!guard.some() || has_counterpart(context, call, guard)) continue;

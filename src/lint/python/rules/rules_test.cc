@@ -126,6 +126,16 @@ constexpr Twins kTwins[] = {
      "if rank == 0:\n    torch.save(model.state_dict(), 'm.pt')\n",
      "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(net)\n"
      "state = model.state_dict()\nif rank == 0:\n    torch.save(state, 'm.pt')\n"},
+    {"RANK032", "StateOfAModelThatIsShardedLater",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(model)\n"
+     "if rank == 0:\n    check(model.state_dict())\n",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+     "if rank == 0:\n    check(model.state_dict())\nmodel = FSDP(model)\n"},
+    {"RANK032", "StateOfDTensors",
+     "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(model)\n"
+     "if rank == 0:\n    check(model.state_dict())\n",
+     "from torch.distributed.fsdp import fully_shard\nmodel = fully_shard(model)\n"
+     "if rank == 0:\n    check(model.state_dict())\n"},
     {"RANK032", "ShardedCheckpointOnOneRank",
      "import torch.distributed.checkpoint as dcp\ndist.init_process_group('nccl')\n"
      "if rank == 0:\n    dcp.save(state, checkpoint_id='c')\n",
