@@ -156,6 +156,15 @@ TEST(Rules, TakeNoMinimumOfVolcanoForAllPods) {
   EXPECT_EQ(messages_of(lint({{Source{"volcano.yaml", text, SourceKind::kManifest}}})), "");
 }
 
+TEST(Rules, LetAClusterWithoutGpusPlayThem) {
+  const std::string told = replace_first(read("rayjob.yaml"), "num-gpus: \"0\"", "num-gpus: \"2\"");
+  const auto codes = [](const std::string& text) {
+    return codes_of(lint({{Source{"rayjob.yaml", text, SourceKind::kManifest}}}));
+  };
+  EXPECT_THAT(codes(told), Contains("GPU011"));
+  EXPECT_THAT(codes(replace_first(told, ", nvidia.com/gpu: 4", "")), IsEmpty());
+}
+
 TEST(Rules, KnowWhichTorchPipTakes) {
   const std::string good = read("Dockerfile");
   const std::string install = "torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128";

@@ -190,7 +190,8 @@ void mixed_models(const Case& at, Report& report) {
 
 // Ray gives out as many GPUs as it is told; without a word it counts those of the container.
 void told_to_ray(const Case& at, Report& report) {
-  if (at.work.kind != WorkloadKind::kRayCluster) return;
+  // A cluster without any plays them, for a trial.
+  if (at.work.kind != WorkloadKind::kRayCluster || at.work.gpus() == 0) return;
   const Ref told = at.pods->entry["rayStartParams"]["num-gpus"];
   const auto count = told.integer();
   const double gpus = at.pods->gpus_per_pod();

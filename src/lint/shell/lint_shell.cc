@@ -35,9 +35,9 @@ std::vector<Finding> lint_shell(const Source& source) {
   }
   ShellScript script(std::move(*tree), source);
   check_variables(script);
+  check_slurm(script);
   if (!script.launches().empty()) {
     check_torchrun(script);
-    check_slurm(script);
     check_exits(script);
     check_setup(script);
   }

@@ -10,6 +10,8 @@ namespace shanty::lint {
 namespace {
 
 constexpr std::string_view kCode = "RANK035";
+constexpr size_t kMaxSteps = 32;    // calls of backward() looked at
+constexpr size_t kMaxReduced = 16;  // calls of reduce()
 
 std::string lowered(std::string_view text) {
   std::string out(text);
@@ -123,9 +125,11 @@ bool asks_about_data(std::string_view condition) {
 // `if torch.isnan(loss): continue` before backward().
 void check_skipped_step(Context& context) {
   const SyntaxTree& tree = context.tree;
+  size_t seen = 0;
   for (const Call* backward : context.script.calls_to("backward")) {
     const NodeId loop = context.script.loop_around(backward->node);
     if (loop == kNoNode) continue;
+    if (++seen > kMaxSteps) return;
     const auto& calls = context.script.calls();
     const bool agrees = std::any_of(calls.begin(), calls.end(), [&](const Call& call) {
       return tree.contains(loop, call.node) && call.node < backward->node && shares(call);
@@ -169,9 +173,11 @@ bool acts_together(const Context& context, NodeId branch) {
 // dist.reduce(loss, 0), and then all ranks look at the loss.
 void check_half_reduced(Context& context) {
   const SyntaxTree& tree = context.tree;
+  size_t seen = 0;
   for (const Call* reduce : context.script.calls_to("torch.distributed.reduce")) {
     const NodeId value = context.script.argument(*reduce, "tensor", 0);
     if (!tree.is(value, "identifier")) continue;
+    if (++seen > kMaxReduced) return;
     std::set<std::string_view> names{tree.text(value)};
     for (const Assignment& one : context.script.assignments()) {
       if (one.function == reduce->function && one.node > reduce->node &&

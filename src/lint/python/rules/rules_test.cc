@@ -429,7 +429,8 @@ TEST(PythonRules, AnArgumentOfTheOldLauncherIsFound) {
 
 TEST(PythonRules, ARankOfSpawnIsToldFromOthers) {
   const std::string start =
-      "import os, torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n";
+      "import os, torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n"
+      "os.environ.setdefault('MASTER_ADDR', 'localhost')\n";
   const std::string spawned =
       start +
       "def worker(rank, world):\n    dist.init_process_group('nccl', rank=rank, "

@@ -10,6 +10,7 @@ namespace shanty::lint {
 namespace {
 
 constexpr int kMaxRounds = 8;  // assignments looked through, from the loss back to the model
+constexpr size_t kMaxBackwards = 32;
 
 // The part of "model.module.loss" before ".module", or empty.
 std::string_view wrapper_in(std::string_view name) {
@@ -79,9 +80,11 @@ bool reduces_by_hand(const Context& context) {
 
 void check_bypass(Context& context) {
   if (!context.facts.ddp || reduces_by_hand(context)) return;
+  size_t seen = 0;
   for (const Call* backward : context.script.calls_to("backward")) {
     const NodeId loop = context.script.loop_around(backward->node);
     if (loop == kNoNode) continue;
+    if (++seen > kMaxBackwards) return;
     const std::set<std::string_view> names = sources_of_loss(context, *backward, loop);
     std::vector<const Call*> parts;
     const Call* inner = nullptr;

@@ -271,13 +271,14 @@ void check_launcher_per_task(ShellScript& script) {
 void check_slurm(ShellScript& script) {
   if (!script.is_batch()) return;
   const auto nodes = directive(script, "--nodes", "-N");
+  check_own_name(script, nodes);
+  if (script.launches().empty()) return;
   check_early_variables(script, nodes);
   check_early_exports(script, nodes);
   check_one_node(script, nodes);
   check_missing_srun(script);
   check_processes(script);
   check_worlds_apart(script, nodes);
-  check_own_name(script, nodes);
   check_launcher_per_task(script);
 }
 
