@@ -44,6 +44,7 @@ struct LogFile {
   uint64_t bytes = 0;
   uint64_t lines = 0;
   int rank = -1;     // of the file's name, or of all its lines
+  int number = -1;   // the file's name is nothing else, "3.log"
   std::string node;  // of the file's name
 };
 

@@ -73,6 +73,12 @@ const std::vector<CompiledRow>& compiled_rows() {
   return *rows;
 }
 
+// "torch.OutOfMemoryError: " is what happened, not who says it.
+bool names_exception(const Captures& captures) {
+  const std::string_view name = capture(captures, "logger");
+  return name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Exit");
+}
+
 // "[Rank 3] " after a process group counts inside the group.
 bool strip_one(std::string_view& rest, Prefix& prefix, int64_t around_unix_ns) {
   for (const CompiledRow& row : compiled_rows()) {
@@ -80,6 +86,7 @@ bool strip_one(std::string_view& rest, Prefix& prefix, int64_t around_unix_ns) {
     Captures captures;
     size_t end = 0;
     if (!row.pattern.match_start(rest, captures, end) || end == 0) continue;
+    if (names_exception(captures)) continue;
     const int rank_before = prefix.rank;
     take(prefix, captures, around_unix_ns);
     if (rank_before >= 0 || prefix.group_rank >= 0) prefix.rank = rank_before;
@@ -182,7 +189,7 @@ NamePrefix read_file_name(std::string_view name) {
          R"((?:^|/)gen-(?P<generation>\d+)/rank-(?P<rank>\d+)\.)",
          R"((?:^|[/_.: -])(?:rank|RANK)[-_=]?(?P<rank>\d+)(?:[^\d]|$))",
          R"((?:^|/)(?P<local>\d+)/std(?:out|err)(?:\.log|\.txt)?(?:$|\.))",
-         R"((?:^|/)(?P<rank>\d{1,5})\.(?:log|out|err|txt)(?:$|\.))",
+         R"((?:^|/)(?P<number>\d{1,5})\.(?:log|out|err|txt)(?:$|\.))",
          R"((?:^|/|dmesg-|describe-|logs?-)(?P<pod>(?:[a-z0-9][\w-]*?-)?(?:master|worker|launcher|trainer|head)-\d+(?:-\d+)*(?:-[a-z0-9]{5})?)(?:[/._]|$))",
          R"((?:^|[/_ ])(?P<node>(?:node|host|gpu|dgx|worker|ip|agent|nid)[-_]?(?:[a-z0-9-]*\d))(?:[/._]|$))"}) {
       made.emplace_back(text);
@@ -194,6 +201,7 @@ NamePrefix read_file_name(std::string_view name) {
     Captures captures;
     if (!row.find(name, captures)) continue;
     if (out.rank < 0) set_rank(out.rank, capture(captures, "rank"));
+    if (out.number < 0) set_rank(out.number, capture(captures, "number"));
     if (out.local_rank < 0) set_rank(out.local_rank, capture(captures, "local"));
     if (out.generation < 0) set_rank(out.generation, capture(captures, "generation"));
     if (out.pod.empty()) out.pod = capture(captures, "pod");

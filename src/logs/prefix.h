@@ -43,6 +43,7 @@ Prefix read_prefix(std::string_view line, int64_t around_unix_ns, std::string& b
 // "train-worker-0.log". `generation` is the number of restarts, -1 where it is not said.
 struct NamePrefix {
   int rank = -1;
+  int number = -1;  // "3.log": a rank only among others of its kind
   int local_rank = -1;
   int generation = -1;
   std::string node;

@@ -27,6 +27,7 @@ constexpr PrefixRow kRows[] = {
     {"level in brackets", "[",
      R"~(\[(?P<level>DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\] ?)~"},
     {"mpirun --tag-output", "[", R"~(\[\d+,(?P<rank>\d+)\]<\w+>: ?)~"},
+    {"horovodrun", "[", R"~(\[(?P<rank>\d+)\]<std(?:out|err)>: ?)~"},
     {"torchrun --tee", "[", R"~(\[(?:default|[A-Za-z][A-Za-z_]*)?(?P<local>\d+)\]: ?)~"},
     {"dmesg -T", "[", R"~(\[\w{3} (?P<time>[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d) \d{4}\] ?)~"},
     {"dmesg", "[", R"~(\[ *(?P<uptime>\d+\.\d{6})\] ?)~"},

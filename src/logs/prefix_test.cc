@@ -99,6 +99,11 @@ TEST(Prefix, LeavesMessagesAlone) {
   }
 }
 
+TEST(Prefix, ReadsRanksOfHorovodrun) {
+  EXPECT_EQ(Line("[3]<stderr>:Killed").prefix.rank, 3);
+  EXPECT_EQ(Line("[3]<stderr>:Killed").prefix.message, "Killed");
+}
+
 TEST(FileName, TellsWhoWroteIt) {
   EXPECT_EQ(read_file_name("logs/rank_3.log").rank, 3);
   EXPECT_EQ(read_file_name("logs/gen-0002/rank-00017.log").rank, 17);
@@ -109,7 +114,8 @@ TEST(FileName, TellsWhoWroteIt) {
   EXPECT_EQ(read_file_name("x/none_abc/attempt_1/2/stderr.log").generation, 1);
   EXPECT_EQ(read_file_name("0/stdout.log").local_rank, 0);
   EXPECT_EQ(read_file_name("train-worker-2.log").pod, "train-worker-2");
-  EXPECT_EQ(read_file_name("a.tar.gz: out/7.log").rank, 7);
+  EXPECT_EQ(read_file_name("a.tar.gz: out/7.log").number, 7);
+  EXPECT_EQ(read_file_name("a.tar.gz: out/7.log").rank, -1);
   EXPECT_EQ(read_file_name("train.log").rank, -1);
 }
 

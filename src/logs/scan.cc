@@ -100,7 +100,12 @@ class LogScanner::Impl {
     options_ = &options;
     file_ = static_cast<uint32_t>(book_.files.size());
     name_ = read_file_name(options.name);
-    LogFile file{.name = options.name, .bytes = 0, .lines = 0, .rank = name_.rank, .node = ""};
+    LogFile file{.name = options.name,
+                 .bytes = 0,
+                 .lines = 0,
+                 .rank = name_.rank,
+                 .number = name_.number,
+                 .node = ""};
     file.node = name_.node;
     last_time_ = 0;
     line_ = 0;
@@ -289,7 +294,7 @@ class LogScanner::Impl {
     record.rank = prefix.rank >= 0 ? prefix.rank : name_.rank;
     record.local_rank = prefix.local_rank >= 0 ? prefix.local_rank : name_.local_rank;
     record.pid = prefix.pid;
-    record.node = prefix.node.empty() ? name_.node : prefix.node;
+    record.node = prefix.node;  // settle() takes the file's where no line of it names one
     record.pod = prefix.pod.empty() ? name_.pod : prefix.pod;
     record.generation = std::max(name_.generation, 0);
     for (const auto& [name, value] : captures_) {

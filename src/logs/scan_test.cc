@@ -96,6 +96,40 @@ TEST(Scan, KnowsRanksOfOneAgentsWorkerLogsFromWhatItPrinted) {
   EXPECT_EQ(rank_of_raise({"logs/none_a", "logs/none_b"}), -1);  // nothing says whose they are
 }
 
+TEST(Scan, TakesNumbersForRanksOnlyAmongOthers) {
+  const auto rank_of = [](std::initializer_list<const char*> names) {
+    LogScanner scanner;
+    for (const char* name : names) {
+      const auto source = memory_source("OSError: [Errno 24] Too many open files\n");
+      scanner.scan(*source, {.name = name, .around_unix_ns = kAround, .time_at = nullptr});
+    }
+    return find(scanner.finish(), "fd_limit")->rank;
+  };
+  EXPECT_EQ(rank_of({"out/17.log"}), -1);
+  EXPECT_EQ(rank_of({"out/17.log", "out/104.log"}), -1);
+  EXPECT_EQ(rank_of({"a/8.log", "a/9.log", "b/10.log"}), 8);
+}
+
+TEST(Scan, GivesAHostOneName) {
+  const LogBook book = scan_text(
+      "train-worker-0:700:1700 [0] NCCL INFO Using network Socket\n"
+      "OSError: [Errno 24] Too many open files\n",
+      "logs/node-0/rank0.log");
+  EXPECT_EQ(find(book, "fd_limit")->node, "train-worker-0");
+  EXPECT_EQ(book.files[0].node, "train-worker-0");
+  const LogBook other =
+      scan_text("OSError: [Errno 24] Too many open files\n", "logs/node-0/rank0.log");
+  EXPECT_EQ(find(other, "fd_limit")->node, "node-0");
+}
+
+TEST(Scan, TakesPlacesFromTheLineItself) {
+  const LogBook book = scan_text(
+      "srun: error: node107: task 0: Out Of Memory\n"
+      "train-worker-1   0/1     ImagePullBackOff   0          3m\n");
+  EXPECT_EQ(find(book, "slurm_oom")->node, "node107");
+  EXPECT_EQ(find(book, "image_pull")->pod, "train-worker-1");
+}
+
 TEST(Scan, SplitsGenerationsAtRestarts) {
   const LogBook book = scan_text(
       "ValueError: first\nINFO:torch.distributed.elastic.agent.server.api:[default] Worker group "

@@ -37,6 +37,22 @@ void fill_ranks_by_process(LogBook& book) {
   }
 }
 
+// "0.log", "1.log" ... are ranks; one such name alone, or numbers with gaps, may be anything.
+void fill_by_number(LogBook& book) {
+  std::set<int> numbers;
+  for (const LogFile& file : book.files) {
+    if (file.number >= 0) numbers.insert(file.number);
+  }
+  if (numbers.size() < 2) return;
+  if (*numbers.rbegin() - *numbers.begin() >= 2 * static_cast<int>(numbers.size())) return;
+  for (LogFile& file : book.files) {
+    if (file.rank < 0) file.rank = file.number;
+  }
+  for (Record& record : book.records) {
+    if (record.rank < 0) record.rank = book.files[record.file].rank;
+  }
+}
+
 // Ray names hosts by address, NCCL by name.
 void name_addresses(LogBook& book) {
   std::map<std::string, std::string> names;
@@ -79,11 +95,22 @@ void fill_by_file(LogBook& book) {
     const Seen& file = seen[record.file];
     if (record.rank < 0 && file.one_rank && record.local_rank < 0) record.rank = file.rank;
     if (record.node.empty() && file.one_node) record.node = file.node;
+    if (record.node.empty()) record.node = book.files[record.file].node;
     if (record.pod.empty() && file.one_pod) record.pod = file.pod;
   }
   for (size_t i = 0; i < seen.size(); ++i) {
     if (book.files[i].rank < 0 && seen[i].one_rank) book.files[i].rank = seen[i].rank;
-    if (book.files[i].node.empty() && seen[i].one_node) book.files[i].node = seen[i].node;
+    // A directory and the lines in it may name one host by two names: the lines' is its own.
+    if (seen[i].one_node && !seen[i].node.empty()) book.files[i].node = seen[i].node;
+  }
+}
+
+// A line of a launcher that tells of another node or pod is about that one, and says nothing of the
+// place of its neighbours.
+void take_places_told(LogBook& book) {
+  for (Record& record : book.records) {
+    if (const std::string_view node = record.get("node"); !node.empty()) record.node = node;
+    if (const std::string_view pod = record.get("pod"); !pod.empty()) record.pod = pod;
   }
 }
 
@@ -203,10 +230,12 @@ void settle(LogBook& book) {
     return std::tie(a.file, a.line) < std::tie(b.file, b.line);
   });
   fill_ranks_by_process(book);
+  fill_by_number(book);
   name_addresses(book);
   fill_failure_blocks(book);
   fill_by_local_rank(book);
   fill_by_file(book);
+  take_places_told(book);
   align_clocks(book);
   fill_generations(book);
   std::stable_sort(book.records.begin(), book.records.end(),
