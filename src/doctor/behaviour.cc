@@ -20,6 +20,9 @@ constexpr std::string_view kEchoTypes[] = {"DistBackendError",
                                            "ActorDiedError",
                                            "RayActorError",
                                            "RayTaskError",
+                                           "CalledProcessError",
+                                           "ProcessExitedException",
+                                           "ProcessRaisedException",
                                            "TrainingFailedError",
                                            "TimeoutError",
                                            "KeyboardInterrupt",
@@ -46,6 +49,7 @@ constexpr std::string_view kEchoTexts[] = {"NCCL",
                                            "ProcessGroup",
                                            "process group",
                                            "worker(s)",
+                                           "DataLoader worker",
                                            "Wait timeout",
                                            "all gather",
                                            "client has failed"};
@@ -89,10 +93,27 @@ bool is_own_exception(const Record& exception) {
   return !contains_any(exception.get("what"), kEchoTexts);
 }
 
+bool waits_for_data(const StackFact& stack) {
+  bool queue = false;
+  for (const std::string& frame : stack.frames) {
+    if (frame.find("_try_get_data") != frame.npos) return true;
+    queue |= frame.find("(queue.py:") != frame.npos ||
+             frame.find("multiprocessing/queues.py") != frame.npos;
+    if (queue && frame.starts_with("__next__ (")) return true;
+  }
+  return false;
+}
+
 Behaviour behaviour_of(const Case& of, int rank) {
   Behaviour out;
   for (const StackFact& stack : of.facts().stacks) {
     if (stack.rank != rank) continue;
+    if (waits_for_data(stack)) {
+      return {.doing = Doing::kLoading,
+              .line = nullptr,
+              .stack = &stack,
+              .what = "waiting for its data loader"};
+    }
     for (const std::string& frame : stack.frames) {
       Doing doing = Doing::kUnknown;
       const std::string_view what = text_of_doing(frame, doing);

@@ -26,6 +26,9 @@ struct Behaviour {
 
 Behaviour behaviour_of(const Case& of, int rank);
 
+// A thread that waits for the next batch: in PyTorch's loader, or in the queue of another one.
+bool waits_for_data(const StackFact& stack);
+
 // An exception that is the program's own, not one that tells that another rank is gone.
 bool is_own_exception(const Record& exception);
 

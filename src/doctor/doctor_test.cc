@@ -68,6 +68,137 @@ TEST(Diagnose, SaysNothingOfNoise) {
   }
 }
 
+std::string loud(const Diagnosis& diagnosis) {
+  std::string out;
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.severity != Severity::kNote) out += finding.code + " ";
+  }
+  return out;
+}
+
+TEST(Diagnose, TakesTheEndOfAnExcerptForNoFailure) {
+  EXPECT_EQ(loud(diagnose_text("host:1:1 [0] NCCL INFO Bootstrap : Using eth0:192.168.1.7<0>\n"
+                               "host:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:192.168.1.7<0>\n"
+                               "host:1:1 [0] NCCL INFO Using network Socket\n")),
+            "");
+}
+
+TEST(Diagnose, TellsTheSearchForALossScaleFromOneWithoutEnd) {
+  const auto halvings = [](double from, int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i, from /= 2) {
+      out +=
+          "[2024-09-11 17:52:11,320] [INFO] [loss_scaler.py:183:update_scale] [deepspeed] "
+          "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: " +
+          std::to_string(from) + ", reducing to " + std::to_string(from / 2) + "\n";
+    }
+    return out;
+  };
+  EXPECT_EQ(loud(diagnose_text(halvings(4294967296.0, 16))), "");
+  EXPECT_EQ(loud(diagnose_text(halvings(65536, 16))), "NUM101 ");
+}
+
+TEST(Diagnose, NamesNobodyInAnExcerptOfFewRanks) {
+  const std::string line =
+      "[rank6]:[E1129 10:04:05.123456789 ProcessGroupNCCL.cpp:616] [Rank 6] Watchdog caught "
+      "collective operation timeout: WorkNCCL(SeqNum=316, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+      "Timeout(ms)=600000) ran for 600030 milliseconds before timing out.\n";
+  std::string other = line;
+  for (size_t at = other.find("ank6"); at != other.npos; at = other.find("ank6")) {
+    other.replace(at, 4, "ank3");
+  }
+  other.replace(other.find("Rank 6"), 6, "Rank 3");
+  const Diagnosis diagnosis = diagnose_text(line + other);
+  ASSERT_FALSE(diagnosis.findings.empty());
+  EXPECT_EQ(diagnosis.findings[0].code, "HANG199");
+  EXPECT_TRUE(diagnosis.findings[0].subject.ranks.empty());
+}
+
+TEST(Diagnose, TakesAnUncaughtTimeoutForNoCrash) {
+  const Diagnosis diagnosis = diagnose_text(
+      "[E ProcessGroupNCCL.cpp:821] [Rank 0] Watchdog caught collective operation timeout: "
+      "WorkNCCL(SeqNum=316, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1803457 milliseconds "
+      "before timing out.\n"
+      "terminate called after throwing an instance of 'std::runtime_error'\n"
+      "  what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=316, "
+      "OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1803457 milliseconds before timing out.\n");
+  EXPECT_THAT(loud(diagnosis), Not(HasSubstr("RUN102")));
+}
+
+TEST(Diagnose, LetsOneHostUseItsLoopback) {
+  const auto mesh = [](const char* launched) {
+    return std::string("  max_nodes        : ") + launched +
+           "\nRuntimeError: Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] "
+           "timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:4711 (rank=1, "
+           "size=2, local=[127.0.0.1])\n";
+  };
+  EXPECT_THAT(loud(diagnose_text(mesh("1"))), Not(HasSubstr("NET101")));
+  EXPECT_EQ(loud(diagnose_text(mesh("2"))), "NET101 ");
+}
+
+TEST(Diagnose, TellsWhyPodsAndMemoryAreRefused) {
+  const auto first = [](const std::string& text) {
+    const Diagnosis diagnosis = diagnose_text(text);
+    return diagnosis.findings.empty() ? "" : diagnosis.findings[0].code;
+  };
+  EXPECT_EQ(
+      first("n:1:2 [0] include/shm.h:27 NCCL WARN Call to shm_open failed : Permission denied\n"
+            "n:1:2 [0] include/shm.h:48 NCCL WARN Error while creating shared memory segment "
+            "nccl-shm-recv-b794-0-3-0 (size 4460544)\n"),
+      "SHM101");
+  EXPECT_EQ(first("n:1:2 [0] include/shm.h:48 NCCL WARN Error while creating shared memory segment "
+                  "nccl-shm-recv-b794-0-3-0 (size 4460544)\n"),
+            "SHM001");
+  EXPECT_EQ(first("NAME         READY   STATUS    RESTARTS   AGE\n"
+                  "worker-7     0/1     Evicted   0          73m\n"),
+            "POD101");
+  EXPECT_EQ(first("worker-7     0/1     OutOfmemory   0          1s\n"), "SCHED101");
+  EXPECT_EQ(first("worker-7     1/1     Running   0          1s\n"), "");
+}
+
+TEST(Diagnose, KnowsOneCauseByItsSeveralWordings) {
+  const auto first = [](const std::string& text) {
+    const Diagnosis diagnosis = diagnose_text(text);
+    return diagnosis.findings.empty() ? "" : diagnosis.findings[0].failure_class;
+  };
+  EXPECT_EQ(
+      first("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate\n"),
+      "gpu_oom");
+  EXPECT_EQ(first("[rank0]: torch.OutOfMemoryError: Allocation on device \n"), "gpu_oom");
+  EXPECT_EQ(first("Fatal Python error: Bus error\n"), "shm");
+  EXPECT_EQ(first("_pickle.UnpicklingError: invalid load key, 'v'.\n"), "checkpoint");
+  EXPECT_EQ(first("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n"),
+            "gpu_assignment");
+  EXPECT_EQ(first("AssertionError: Torch not compiled with CUDA enabled\n"), "driver_image");
+  EXPECT_EQ(first("  Normal  BackOff  2s  kubelet  Back-off pulling image \"foo:bar\"\n"),
+            "k8s_pod_start");
+  EXPECT_EQ(first("[W socket.cpp:436] [c10d] The server socket has failed to bind to "
+                  "[10.1.2.3]:29500 (errno: 99 - Cannot assign requested address).\n"),
+            "rendezvous_store");
+  EXPECT_EQ(first("RuntimeError: It looks like your LightningModule has parameters that were not "
+                  "used in producing the loss returned by training_step.\n"),
+            "ddp_usage");
+  EXPECT_EQ(first("g:1:2 [0] include/socket.h:360 WARN Call to connect failed : Connection timed "
+                  "out\n"),
+            "net_blocked");
+  EXPECT_EQ(first("    store = TCPStore(master_addr, master_port)\n"
+                  "RuntimeError: Connection timed out\n"),
+            "net_blocked");
+  EXPECT_EQ(
+      first("torch.distributed.elastic.multiprocessing.api.SignalException: Process 40121 got "
+            "signal: 1\n"),
+      "rank_died_early");
+}
+
+TEST(Diagnose, SaysNothingLoudOfAdviceAndBeginnings) {
+  EXPECT_EQ(loud(diagnose_text("This DataLoader will create 16 worker processes in total. Our "
+                               "suggested max number of worker in current system is 4\n")),
+            "");
+  EXPECT_EQ(loud(diagnose_text("NCCL INFO ncclCommInitRankConfig comm 0x57a7c7b82cf0 rank 0 nranks "
+                               "8 cudaDev 0 nvmlDev 0 busId 1a000 commId 0xdf55 - Init START\n")),
+            "");
+}
+
 TEST(Diagnose, LooksAtTheFirstAttempt) {
   const Diagnosis diagnosis = diagnose_text(
       "[rank1]: OSError: [Errno 24] Too many open files\n"
@@ -130,6 +261,30 @@ TEST(Readers, UnderstandPods) {
   EXPECT_EQ(pod.last_reason, "OOMKilled");
   EXPECT_EQ(pod.last_exit_code, 137);
   EXPECT_EQ(pod.env.at("WORLD_SIZE"), "8");
+}
+
+TEST(Readers, UnderstandEventsOfPods) {
+  ClusterFacts facts;
+  read_kubernetes(
+      "apiVersion: v1\nkind: Event\ninvolvedObject: {kind: Pod, name: w-3}\nreason: Failed\n"
+      "message: 'Failed to pull image \"a:1\": rpc error'\nsource: {host: n9}\n",
+      "event.yaml", facts);
+  ASSERT_EQ(facts.pods.size(), 1u);
+  EXPECT_EQ(facts.pods[0].name, "w-3");
+  EXPECT_EQ(facts.pods[0].node, "n9");
+  EXPECT_EQ(facts.pods[0].waiting_reason, "ErrImagePull");
+}
+
+TEST(Readers, UnderstandStacksThatWerePasted) {
+  const std::string text =
+      "The stack for rank0:\nThread 0x7FA6E7C01740 (idle): \"MainThread\"\n    wait "
+      "(threading.py:302)\n    get (queue.py:170)\n    __next__ (fairseq/data/iterators.py:648)\n";
+  EXPECT_EQ(sniff_input("hang.log", text), InputKind::kPySpy);
+  ClusterFacts facts;
+  read_py_spy(text, "hang.log", facts);
+  ASSERT_EQ(facts.stacks.size(), 1u);
+  EXPECT_EQ(facts.stacks[0].rank, 0);
+  EXPECT_EQ(facts.stacks[0].frames.size(), 3u);
 }
 
 TEST(Readers, UnderstandTablesAndDumps) {

@@ -21,6 +21,14 @@ bool is_kubernetes(std::string_view head) {
           has(head, "\"kind\""));
 }
 
+constexpr size_t kPastedBytes = 2048;
+
+// py-spy's threads without what it prints before them.
+bool is_pasted_stack(std::string_view head) {
+  return has(head, "Thread ") &&
+         (has(head, "(idle): \"") || has(head, "(active): \"") || has(head, "(active+gil): \""));
+}
+
 }  // namespace
 
 std::string_view input_kind_name(InputKind kind) {
@@ -80,6 +88,7 @@ InputKind sniff_input(std::string_view name, std::string_view head) {
   if (has(head, "Python v") && has(head, "\nThread ") && has(head, "Process ")) {
     return InputKind::kPySpy;
   }
+  if (is_pasted_stack(head.substr(0, kPastedBytes))) return InputKind::kPySpy;
   const std::string_view file = name.substr(name.rfind('/') == name.npos ? 0 : name.rfind('/') + 1);
   if (file.find("dmesg") != file.npos) return InputKind::kKernelLog;
   return InputKind::kLog;

@@ -94,6 +94,13 @@ void judge(TimeoutView& view, const std::set<int>& expected) {
 
 }  // namespace
 
+bool is_excerpt(const Case& of, const TimeoutView& view) {
+  size_t unheard = 0;
+  for (const int rank : view.silent) unheard += of.ranks().contains(rank) ? 0 : 1;
+  const size_t spoke = view.ranks.size();
+  return unheard > 0 && view.silent.size() > 1 && view.silent.size() >= spoke;
+}
+
 std::vector<TimeoutView> view_timeouts(const Case& of) {
   std::map<std::string, TimeoutView> groups;
   for (const Record* record : of.all({"timeout", "async_exception"})) {

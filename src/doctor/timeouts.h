@@ -38,6 +38,10 @@ struct TimeoutView {
   Records lines;  // the watchdog's, then counters
 };
 
+// More ranks are silent than speak of the timeout, and nothing else is there of them either: the
+// lines are an excerpt, and silence in it is no evidence.
+bool is_excerpt(const Case& of, const TimeoutView& view);
+
 // The groups in which collectives timed out, the one in which it began first. Of groups whose
 // members wait for a rank that itself waits in another group, the other one comes first.
 std::vector<TimeoutView> view_timeouts(const Case& of);

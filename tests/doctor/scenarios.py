@@ -131,6 +131,15 @@ def gloo_loopback(job):
     return {"ranks": job.on_node(job.nodes - 1), "nodes": [job.node(job.world - 1)]}
 
 
+@scenario("P02", "net_interface")
+def gloo_pattern(job):
+    bad = job.on_node(job.nodes - 1)
+    for r in bad:
+        job.trace(r, "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:84] "
+                     "ifa != nullptr. Unable to find address for: ^docker")
+    return {"ranks": bad, "nodes": [job.node(bad[0])]}
+
+
 # --- shm --------------------------------------------------------------------------------------------
 
 
@@ -319,6 +328,14 @@ def out_of_step(job):
 
 
 # --- Names ------------------------------------------------------------------------------------------
+
+
+@scenario("P03", "rendezvous_store")
+def reset_at_the_store(job):
+    job.agent(1, "The node 'train-worker-1_50_0' has failed to shutdown the rendezvous 'job-1' due to an error of type "
+                 "RendezvousConnectionError.", level="W", source="elastic/rendezvous/dynamic_rendezvous.py")
+    job.agent(1, "RuntimeError: Connection reset by peer", level="E")
+    return {}
 
 
 @scenario("F022", "dns")
@@ -1067,6 +1084,13 @@ def truncated(job):
     job.say(3, "loading checkpoint /ckpt/step-10.pt")
     job.trace(3, "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory")
     return {"ranks": [3]}
+
+
+@scenario("P01", "checkpoint")
+def no_room_for_a_file(job):
+    job.train(10)
+    job.trace(0, "RuntimeError: File /ckpt/step-10.pt cannot be opened.")
+    return {"ranks": [0]}
 
 
 @scenario("F085", "resume_state")

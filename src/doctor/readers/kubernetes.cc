@@ -120,16 +120,40 @@ void read_node(const YamlNode& object, const std::string& name, ClusterFacts& fa
   facts.nodes.push_back(std::move(node));
 }
 
+// What an event says of its pod.
+void read_event(const YamlNode& object, const std::string& name, ClusterFacts& facts) {
+  const YamlNode* about = at(&object, "involvedObject");
+  if (!about) about = at(&object, "regarding");
+  if (text_at(about, "kind") != "Pod") return;
+  const std::string reason = text_at(&object, "reason");
+  PodFact pod;
+  pod.name = text_at(about, "name");
+  pod.node = text_at(at(&object, "source"), "host");
+  pod.message = text_at(&object, "message");
+  if (pod.message.empty()) pod.message = text_at(&object, "note");
+  pod.shm_mounted = true;  // nothing is known of its volumes
+  if (pod.message.find("pull image") != std::string::npos) pod.waiting_reason = "ErrImagePull";
+  if (reason == "FailedScheduling") pod.phase = "Pending";
+  if (reason == "Evicted") pod.reason = reason;
+  if (pod.waiting_reason.empty() && pod.phase.empty() && pod.reason.empty()) return;
+  const std::string text = reason + ": " + pod.message;
+  pod.where = {.file = name, .line = static_cast<uint64_t>(object.place.line), .text = text};
+  facts.pods.push_back(std::move(pod));
+}
+
 void read_object(const YamlNode& object, const std::string& name, ClusterFacts& facts) {
   const std::string kind = text_at(&object, "kind");
   if (kind == "Pod") read_pod(object, name, facts);
   if (kind == "Node") read_node(object, name, facts);
-  if (kind == "List" || kind == "PodList" || kind == "NodeList") {
+  if (kind == "Event") read_event(object, name, facts);
+  if (kind == "List" || kind == "PodList" || kind == "NodeList" || kind == "EventList") {
     each_item(at(&object, "items"), [&](const YamlNode* item) {
       if (kind == "PodList" || text_at(item, "kind") == "Pod") {
         read_pod(*item, name, facts);
       } else if (kind == "NodeList" || text_at(item, "kind") == "Node") {
         read_node(*item, name, facts);
+      } else if (kind == "EventList" || text_at(item, "kind") == "Event") {
+        read_event(*item, name, facts);
       }
     });
   }

@@ -10,8 +10,10 @@ namespace shanty {
 
 void read_py_spy(std::string_view text, const std::string& name, ClusterFacts& facts) {
   const Pattern process(R"~(^Process (?P<pid>\d+):)~");
-  const Pattern thread(R"~(^Thread (?:0x[0-9A-Fa-f]+|\d+))~");
-  const int rank = read_file_name(name).rank;
+  const Pattern thread(R"~(^\s*Thread (?:0x[0-9A-Fa-f]+|\d+))~");
+  const Pattern of_rank(R"~((?i)^[^()]{0,40}\brank[ _:=#-]{0,2}(?P<rank>\d{1,6})\b[^()]{0,20}$)~");
+  const NamePrefix place = read_file_name(name);
+  int rank = place.rank >= 0 ? place.rank : place.number;
   int64_t pid = -1;
   bool in_thread = false;
   for (Lines in(text); in.next();) {
@@ -19,6 +21,9 @@ void read_py_spy(std::string_view text, const std::string& name, ClusterFacts& f
     if (process.find(in.line, captures)) {
       pid = std::atoll(std::string(capture(captures, "pid")).c_str());
       in_thread = false;
+    } else if (!in_thread && of_rank.find(in.line, captures)) {
+      // What people write above a stack that they paste.
+      rank = std::atoi(std::string(capture(captures, "rank")).c_str());
     } else if (thread.find(in.line, captures)) {
       in_thread = true;
       facts.stacks.push_back(
@@ -27,6 +32,8 @@ void read_py_spy(std::string_view text, const std::string& name, ClusterFacts& f
       StackFact& stack = facts.stacks.back();
       if (stack.frames.empty()) stack.where = {name, in.number, printable(trimmed(in.line))};
       stack.frames.push_back(printable(trimmed(in.line)));
+    } else if (trimmed(in.line).empty()) {
+      in_thread = false;
     }
   }
 }

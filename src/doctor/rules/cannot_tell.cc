@@ -39,7 +39,9 @@ void everyone_waits(const Case& of, const TimeoutView& view, Hypotheses& out) {
 void nothing_named(const Case& of, const TimeoutView& view, Hypotheses& out) {
   Draft draft(of, "HANG199", "collective_desync", 0.3, Nearness::kSymptom);
   draft.show(view.lines);
-  for (const int rank : view.late) draft.rank(rank);
+  if (!is_excerpt(of, view)) {
+    for (const int rank : view.late) draft.rank(rank);
+  }
   draft.message(
       fmt::format("cannot tell: {} number {} timed out, and these logs do not say what the "
                   "other ranks did",
@@ -83,6 +85,18 @@ void unhandled_gloo(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+void unhandled_loader(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("loader_killed");
+  if (lines.empty()) return;
+  Draft draft(of, "HANG199", "host_oom", 0.35, Nearness::kSymptom);
+  draft.show(lines).blame(lines);
+  draft.message(
+      "cannot tell: a loader worker died; host memory, a full /dev/shm or a crash in its code");
+  draft.fix("dmesg -T | grep -i -e oom -e segfault; df -h /dev/shm while it runs");
+  draft.fix("num_workers=0 shows an exception of the dataset, if it is one");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 // What is left when no cause is named: two possibilities and how to decide.
@@ -95,6 +109,7 @@ void cannot_tell_rule(const Case& of, Hypotheses& out) {
   }
   unhandled_nccl(of, out);
   unhandled_gloo(of, out);
+  unhandled_loader(of, out);
 }
 
 }  // namespace shanty

@@ -32,6 +32,16 @@ void unwritable(const Case& of, Hypotheses& out) {
   Draft draft(of, "CKPT102", "checkpoint", full.empty() ? 0.8 : 0.92);
   draft.show(full).show(writer).show(of.all("ckpt_unreadable")).blame(full.empty() ? writer : full);
   for (const Record* record : full) draft.file(std::string(record->get("path")));
+  for (const Record* record : writer) draft.file(std::string(record->get("path")));
+  const std::string_view what = writer.empty() ? std::string_view{} : writer.front()->get("what");
+  if (full.empty() && (what == "cannot be opened" || what == "does not exist")) {
+    draft.message(fmt::format("{} cannot write a checkpoint: {} {}", of.place(*writer.front()),
+                              writer.front()->get("path"), what));
+    draft.rule_out("a damaged checkpoint: nothing was written");
+    draft.fix("df -h and ls -ld of its directory: is it full, is it there, may this user write?");
+    out.push_back(draft.done());
+    return;
+  }
   draft.message("the disk of " + of.place(full.empty() ? *writer.front() : *full.front()) +
                 " is full: what was being written is cut off");
   draft.rule_out("/dev/shm: the path is another one");
@@ -47,6 +57,7 @@ void unreadable(const Case& of, Hypotheses& out) {
   Draft draft(of, "CKPT101", "checkpoint", 0.93);
   draft.show(lines).blame(lines);
   for (const Record* record : of.all({"resumed"})) draft.show(record);
+  if (const Record* path = of.first("ckpt_path")) draft.file(std::string(path->get("path")));
   draft.message("a checkpoint cannot be read: the file is cut off or damaged");
   draft.rule_out("a wrong architecture: the file itself is not whole");
   draft.fix("compare size and checksum with the other shards and the source; copy it again");

@@ -188,6 +188,8 @@ void timeouts(const Case& of, const TimeoutView& view, Hypotheses& out) {
     }
   }
   const bool sure = !finished.empty();
+  // Where most ranks are silent the lines are an excerpt: it tells nothing of those it leaves out.
+  if (!sure && is_excerpt(of, view)) return;
   if (!sure && (unknown.empty() || view.sequence <= kWarmUp)) return;
   const bool left = sure && behaviour_of(of, finished.front()).doing == Doing::kLeft;
   if (left) return;  // that rank's own class

@@ -9,7 +9,7 @@ void ddp_usage_rule(const Case& of, Hypotheses& out) {
   const Records twice = of.all("ddp_twice");
   if (!unused.empty()) {
     Draft draft(of, "SCR101", "ddp_usage", 0.94);
-    draft.show(unused).show(of.all("ddp_unused_indices")).blame(unused);
+    draft.show(unused).show(of.all({"ddp_unused_indices", "ddp_unused_name"})).blame(unused);
     for (const Record* record : of.all("ddp_unused_indices")) {
       draft.rank(static_cast<int>(record->number("a")));
     }
@@ -20,6 +20,16 @@ void ddp_usage_rule(const Case& of, Hypotheses& out) {
     draft.fix(
         "remove the layer, or find_unused_parameters=True where branches differ; names with "
         "TORCH_DISTRIBUTED_DEBUG=INFO");
+    out.push_back(draft.done());
+  }
+  const Records named = of.all("ddp_unused_name");
+  if (unused.empty() && !named.empty() && !of.trained()) {
+    Draft draft(of, "SCR101", "ddp_usage", 0.6, Nearness::kStructure);
+    draft.severity(Severity::kWarning).show(named).blame(named);
+    draft.message(fmt::format("{} and others got no gradient in the first step",
+                              named.front()->get("parameters")));
+    draft.rule_out("an error: with find_unused_parameters=True these lines are only notes");
+    draft.fix("find_unused_parameters=True, or take the layer out of the model");
     out.push_back(draft.done());
   }
   if (!twice.empty()) {

@@ -29,6 +29,7 @@ void fabric_fault_rule(const Case& of, Hypotheses& out) {
     errors.push_back(record);
     if (!record->get("peer").empty()) ++votes[of.who_is(record->get("peer"))];
   }
+  for (const Record* record : of.all("rdma_completion")) errors.push_back(record);
   const Records down = of.all("link_down");
   if (events.empty() && errors.empty()) {
     if (down.empty() || !of.has("timeout")) return;

@@ -36,6 +36,21 @@ Records silent_kills(const Case& of) {
   return out;
 }
 
+constexpr int64_t kNearlyFull = 97;  // percent
+
+// Nothing says that somebody was killed, but memory was nearly full when the log ends.
+void nearly_full(const Case& of, Hypotheses& out) {
+  const Records shares = of.all("memory_share");
+  if (shares.empty() || shares.back()->number("percent") < kNearlyFull) return;
+  Draft draft(of, "MEM101", "host_oom", 0.6, Nearness::kStructure);
+  draft.severity(Severity::kWarning).show(shares.back()).blame(shares.back());
+  draft.message(fmt::format("host memory is nearly full: {} used, {} %", shares.back()->get("used"),
+                            shares.back()->get("percent")));
+  draft.fix("if the job ends without a word, the kernel killed it: dmesg -T | grep -i oom");
+  draft.fix("fewer processes that load the model at once; offload to NVMe; more memory");
+  out.push_back(draft.done());
+}
+
 bool killed_by_others(const Case& of) {
   return of.has("disruption") || of.has("liveness") || of.has("evicted") || of.has("ray_dying") ||
          of.has("slurm_cancel");
@@ -49,9 +64,10 @@ void host_oom_rule(const Case& of, Hypotheses& out) {
   bool pod_says_so = false;
   for (const PodFact& pod : of.facts().pods) pod_says_so |= pod.last_reason == "OOMKilled";
   if (proven.empty() && !pod_says_so) {
+    if (kills.empty()) nearly_full(of, out);
     if (kills.empty() || killed_by_others(of)) return;
     Draft draft(of, "MEM101", "host_oom", 0.6);
-    draft.show(kills).blame(kills);
+    draft.show(kills).show(of.all("memory_share")).blame(kills);
     draft.message(of.place(*kills.front()) +
                   " was killed by SIGKILL without a word: most likely memory ran out");
     draft.rule_out("its launcher: it sent no signal before");

@@ -44,6 +44,19 @@ void cannot_schedule(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// The kubelet turned away a pod that the scheduler had sent.
+void not_admitted(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("admission");
+  if (lines.empty()) return;
+  Draft draft(of, "SCHED101", "k8s_scheduling", 0.85);
+  draft.show(lines).blame(lines);
+  draft.message(fmt::format("the node refuses a pod: not enough {} left there",
+                            lines.front()->get("resource")));
+  draft.rule_out("memory that ran out in the program: the pod did not start");
+  draft.fix("kubectl describe node: requests of all pods beside allocatable; static pods too");
+  out.push_back(draft.done());
+}
+
 void gang(const Case& of, Hypotheses& out) {
   const Records lines = of.all({"gang_wait", "quota"});
   if (lines.empty()) return;
@@ -61,6 +74,7 @@ void gang(const Case& of, Hypotheses& out) {
 
 void k8s_scheduling_rule(const Case& of, Hypotheses& out) {
   cannot_schedule(of, out);
+  not_admitted(of, out);
   gang(of, out);
 }
 

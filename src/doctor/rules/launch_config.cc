@@ -23,6 +23,18 @@ void missing_variables(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+void no_group(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("pg_missing");
+  if (lines.empty()) return;
+  Draft draft(of, "RANK101", "launch_config", 0.6, Nearness::kStructure);
+  draft.show(lines).blame(lines);
+  draft.message(
+      "the program uses the process group before there is one: it was started without a launcher, "
+      "or skips init_process_group there");
+  draft.fix("start by torchrun or shanty run; call init_process_group before what needs it");
+  out.push_back(draft.done());
+}
+
 void wrong_ranks(const Case& of, Hypotheses& out) {
   const Records lines = of.all({"nccl_rank_taken", "nccl_invalid_rank", "nccl_procs_mismatch"});
   if (!lines.empty()) {
@@ -180,6 +192,7 @@ void models_differ(const Case& of, Hypotheses& out) {
 
 void launch_config_rule(const Case& of, Hypotheses& out) {
   missing_variables(of, out);
+  no_group(of, out);
   wrong_ranks(of, out);
   shapes_of_launch(of, out);
   too_few_came(of, out);

@@ -25,7 +25,8 @@ bool is_blocked_errno(const Record& record) {
 
 Records timed_out(const Case& of) {
   Records out = of.all("permission");
-  for (const Record* record : of.all({"connect_failed", "nccl_connect", "gloo_mesh"})) {
+  for (const Record* record :
+       of.all({"connect_failed", "nccl_connect", "gloo_mesh", "gloo_connect"})) {
     if (is_blocked_errno(*record)) out.push_back(record);
   }
   return out;
@@ -133,7 +134,9 @@ void swallowed(const Case& of, Hypotheses& out) {
   const Records empty = of.all({"store_closed", "store_retry"});
   const bool stuck_store = of.has("connected") && !empty.empty();
   if (of.has("nccl_rings") || of.trained()) return;
-  const bool quiet_nccl = stuck_nccl && !of.has("nccl_connect") && !bad_interface(of);
+  // Of one host, or of an excerpt, it only says that the log ends there.
+  const bool quiet_nccl =
+      stuck_nccl && of.several_nodes() && !of.has("nccl_connect") && !bad_interface(of);
   if (!has_sidecar(of) && !quiet_nccl && !(stuck_store && !of.has("rdzv_done"))) return;
   if (!stuck_nccl && !stuck_store && !of.has("client_timeout")) return;
   Draft draft(of, "NET102", "net_blocked",

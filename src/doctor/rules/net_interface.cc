@@ -89,8 +89,46 @@ void none(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+void none_for_gloo(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("gloo_no_interface");
+  if (lines.empty()) return;
+  const std::string_view named = lines.front()->get("value");
+  Draft draft(of, "NET101", "net_interface", 0.95);
+  draft.show(lines).blame(lines).device(std::string(named));
+  draft.message(
+      fmt::format("gloo finds no interface named {} on {}", named, of.place(*lines.front())));
+  draft.rule_out("a blocked network: nothing was sent yet");
+  draft.fix(
+      "GLOO_SOCKET_IFNAME takes whole names, no ^ and no prefix as NCCL's does; ip -br a on that "
+      "node lists them");
+  out.push_back(draft.done());
+}
+
+bool is_local(std::string_view name) { return name.starts_with("127.") || name == "localhost"; }
+
+// On one host loopback addresses are as good as any. That it is one must be told by something: few
+// lines of one node are no proof.
+bool is_one_host(const Case& of) {
+  if (of.several_nodes()) return false;
+  const Record* launched = of.first("launch_max");
+  if (launched) return launched->number("value") == 1;
+  for (const Record* record : of.all("nccl_nodes")) {
+    if (record->number("nodes") == 1) return true;
+  }
+  for (const Record* record : of.all("env_line")) {
+    if (is_local(record->get("addr"))) return true;
+  }
+  for (const Record* record : of.all({"connected", "store_closed", "client_timeout"})) {
+    if (is_local(record->get("host")) || is_local(record->get("peer"))) return true;
+  }
+  // One agent's output, in which all ranks speak.
+  return of.book().files.size() == 1 && of.world_size() > 1 &&
+         static_cast<int>(of.ranks().size()) >= of.world_size();
+}
+
 // Gloo listens where the host's own name leads.
 void gloo_loopback(const Case& of, Hypotheses& out) {
+  if (is_one_host(of)) return;
   Records lines;
   for (const Record* record : of.all("gloo_mesh")) {
     if (record->get("peer").starts_with("127.") || record->get("local_ip").starts_with("127.")) {
@@ -98,7 +136,7 @@ void gloo_loopback(const Case& of, Hypotheses& out) {
     }
   }
   if (lines.empty()) return;
-  Draft draft(of, "NET101", "net_interface", 0.92);
+  Draft draft(of, "NET101", "net_interface", of.several_nodes() ? 0.92 : 0.8);
   draft.show(lines).blame(lines);
   for (const Record* record : lines) draft.rank(static_cast<int>(record->number("a")));
   draft.message("gloo of " + of.place(*lines.front()) +
@@ -155,6 +193,7 @@ void subnets(const Case& of, Hypotheses& out) {
 
 void net_interface_rule(const Case& of, Hypotheses& out) {
   none(of, out);
+  none_for_gloo(of, out);
   gloo_loopback(of, out);
   bad_address(of, out);
   same_host(of, out);

@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
@@ -5,7 +7,16 @@
 namespace shanty {
 namespace {
 
-constexpr size_t kManyOverflows = 8;  // loss scaling halves now and then in health
+// Loss scaling begins as high as it can and halves until it fits; only at the low end it says
+// something about the values.
+constexpr size_t kManyOverflows = 8;
+constexpr double kLowScale = 64;
+
+bool ends_low(const Records& overflows) {
+  if (overflows.size() < kManyOverflows) return false;
+  const std::string to(overflows.back()->get("to"));
+  return std::strtod(to.c_str(), nullptr) <= kLowScale;
+}
 
 }  // namespace
 
@@ -13,7 +24,7 @@ void numerics_rule(const Case& of, Hypotheses& out) {
   const Records minimum = of.all("scale_minimum");
   const Records overflows = of.all("overflow");
   const Records nan = of.all("loss_nan");
-  if (minimum.empty() && nan.empty() && overflows.size() < kManyOverflows) return;
+  if (minimum.empty() && nan.empty() && !ends_low(overflows)) return;
   Draft draft(of, "NUM101", "numerics", minimum.empty() ? (nan.empty() ? 0.7 : 0.88) : 0.95);
   draft.show(minimum).show(nan).show(overflows);
   // The first rank with a value that is not finite, if ranks differ.

@@ -36,6 +36,26 @@ const Record* unwritten_counts(const Case& of) {
              : nullptr;
 }
 
+// The watchdog waited in vain; the end of another process is no hang.
+bool timed_out(const TimeoutView& view) {
+  for (const Record* record : view.lines) {
+    if (record->event == "timeout") return true;
+  }
+  return false;
+}
+
+// lspci alone: what makes it likely, not what happened.
+void access_control(const Case& of, const Records& lines, Hypotheses& out) {
+  Draft draft(of, "GPU104", "p2p_acs", 0.6, Nearness::kStructure);
+  draft.severity(Severity::kWarning).show(lines).blame(lines);
+  draft.message(
+      "PCIe access control (ACS) is on: transfers between GPUs go by the root complex, and "
+      "peer-to-peer may hang");
+  draft.fix("decide with NCCL_P2P_DISABLE=1: if a job that hangs then runs, it is P2P");
+  draft.fix("off in the BIOS, or setpci -s BRIDGE ECAP_ACS+6.w=0000; virtual machines need it on");
+  out.push_back(draft.done());
+}
+
 bool switched_off(const Case& of) {
   for (const Record* record : of.all("nccl_env")) {
     if (record->get("name") == "NCCL_P2P_DISABLE" && record->get("value") == "1") return true;
@@ -49,7 +69,9 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
   const Record* counts = unwritten_counts(of);
   const Records channels = p2p_channels(of);
   const auto views = view_timeouts(of);
+  const Records acs = of.all("acs_on");
   const bool first_hangs = !views.empty() && views.front().first_collective &&
+                           timed_out(views.front()) &&
                            (views.front().all_there || views.front().ranks.size() == 1);
   const bool wc = of.has("nccl_wc_error") || of.has("nccl_port_event") || of.has("nccl_modify_qp");
   const bool one_node = !of.several_nodes() && !uses_network(of);
@@ -57,11 +79,17 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
   const bool silent_hang =
       views.empty() && !channels.empty() && one_node && !of.trained() && !of.failed();
   if (wc || switched_off(of)) return;
-  if (!counts && !(first_hangs && one_node) && !silent_hang) return;
+  if (!counts && !(first_hangs && one_node) && !silent_hang) {
+    if (!acs.empty() && !of.failed() && !of.trained()) access_control(of, acs, out);
+    return;
+  }
   if (of.has("xid") || of.has("gpu_ecc")) return;
-  const double confidence = counts ? 0.85 : channels.empty() ? 0.65 : first_hangs ? 0.85 : 0.5;
+  const double confidence = counts || !acs.empty() ? 0.85
+                            : channels.empty()     ? 0.65
+                            : first_hangs          ? 0.85
+                                                   : 0.5;
   Draft draft(of, "GPU104", "p2p_acs", confidence, Nearness::kStructure);
-  draft.show(counts).show(views.empty() ? Records{} : views.front().lines).show(channels);
+  draft.show(counts).show(views.empty() ? Records{} : views.front().lines).show(channels).show(acs);
   std::set<std::string> nodes;
   for (const Record* record : channels) nodes.insert(record->node);
   for (const std::string& node : nodes) draft.node(node);

@@ -21,8 +21,9 @@ void port_in_use_rule(const Case& of, Hypotheses& out) {
       if (port.empty()) port = record->get("port");
     }
     const Record* wanted = of.first("env_line");
-    draft.message(fmt::format("port {} of {} is taken already",
-                              port.empty() ? "to listen on" : port, of.place(*lines.front())));
+    draft.message(fmt::format("{} of {} is taken already",
+                              port.empty() ? "the port" : "port " + port,
+                              of.place(*lines.front())));
     if (wanted && !wanted->get("port").empty() && !port.empty() && wanted->get("port") != port) {
       draft.show(wanted).rule_out(fmt::format(
           "MASTER_PORT: it is {}, so a library opens {} of its own", wanted->get("port"), port));

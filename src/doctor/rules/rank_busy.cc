@@ -33,7 +33,8 @@ void late_in_timeout(const Case& of, const TimeoutView& view, Hypotheses& out) {
       what = was.what;
       sure = true;
     } else if (was.doing == Doing::kUnknown && view.sequence >= 0 && view.sequence <= kWarmUp &&
-               view.late.size() * 2 <= of.ranks().size() + view.late.size()) {
+               view.late.size() * 2 <= of.ranks().size() + view.late.size() &&
+               !is_excerpt(of, view)) {
       busy.push_back(rank);
     }
   }
@@ -66,6 +67,26 @@ void store_key(const Case& of, Hypotheses& out) {
   draft.show(waits).rank(0);
   draft.message("rank 0 had not come to the first collective of a group when the others gave up" +
                 (was.what.empty() ? std::string() : ": " + was.what.substr(0, 80)));
+  finish(draft, out);
+}
+
+// Ranks gave up waiting in the store while one still prepared the data: by the frameworks' custom
+// that is rank 0, and the others take its cache.
+void store_wait(const Case& of, Hypotheses& out) {
+  const Records waits = of.all("store_wait");
+  const Records busy = of.all("busy");
+  if (waits.empty() || busy.empty() || of.has("unique_id_wait") || of.has("timeout")) return;
+  if (of.trained() || of.has("gai") || of.has("connect_failed")) return;
+  const Record& last = *busy.back();
+  for (const Record* record : waits) {
+    if (record->rank == 0) return;
+  }
+  const int rank =
+      last.rank >= 0 && of.ranks().size() > 1 && last.file != waits.front()->file ? last.rank : 0;
+  Draft draft(of, "HANG102", "rank_busy", 0.75, Nearness::kStructure);
+  draft.show(&last).show(waits).rank(rank);
+  draft.message(fmt::format("rank {} was busy when the others gave up: {}", rank,
+                            std::string(last.get("what").substr(0, 80))));
   finish(draft, out);
 }
 
@@ -149,7 +170,8 @@ void init_without_end(const Case& of, Hypotheses& out) {
       if (!complete.contains(rank)) missing.push_back(rank);
     }
   }
-  if (missing.empty()) return;
+  // More that are missing than are there: an excerpt.
+  if (missing.empty() || missing.size() > started.size()) return;
   Draft draft(of, "HANG102", "rank_busy", 0.6, Nearness::kStructure);
   draft.show(lines);
   for (const int rank : missing) draft.rank(rank);
@@ -168,11 +190,13 @@ void stuck_loader(const Case& of, Hypotheses& out) {
   bool found = false;
   bool worker = false;
   for (const StackFact& stack : of.facts().stacks) {
+    const bool waits = waits_for_data(stack);
     for (const std::string& frame : stack.frames) {
-      const bool loading = frame.find("_try_get_data") != frame.npos;
+      const bool loading =
+          waits && (frame.find("_try_get_data") != frame.npos || frame.starts_with("__next__ ("));
       const bool deep = frame.find("_worker_loop") != frame.npos;
       if (!loading && !deep) continue;
-      found |= loading || deep;
+      found = true;
       worker |= deep;
       draft.rank(stack.rank).show({stack.where.file, stack.where.line, frame});
     }
@@ -193,6 +217,7 @@ void rank_busy_rule(const Case& of, Hypotheses& out) {
     late_in_timeout(of, views.front(), out);
   }
   store_key(of, out);
+  store_wait(of, out);
   barrier(of, out);
   late_for_gloo(of, out);
   init_without_end(of, out);

@@ -43,15 +43,26 @@ bool is_root_of_summary(const Case& of, const Record& record) {
   return root && root->file == record.file && record.line > root->line;
 }
 
+// std::terminate() prints what() after its line: that names whose echo it is.
+bool is_echo(const Case& of, const Record& terminate) {
+  if (terminate.text.find("c10::Dist") != std::string::npos ||
+      terminate.text.find("gloo::") != std::string::npos) {
+    return true;
+  }
+  for (const Record* record : of.all({"timeout", "async_exception", "watchdog_died", "gloo_closed",
+                                      "gloo_timeout", "gloo_mesh", "store_closed"})) {
+    if (record->file == terminate.file && record->line == terminate.line + 1) return true;
+  }
+  return false;
+}
+
 // The first exception that is the program's own, by the clock.
 const Record* first_own(const Case& of, Records& others) {
   const Record* first = nullptr;
   for (const Record* record : of.all({"exception", "no_module", "import_error", "terminate",
                                       "segfault", "sigsegv", "glibc_abort", "fatal_python"})) {
     if (record->event == "exception" && !is_own_exception(*record)) continue;
-    const bool of_watchdog =
-        record->event == "terminate" && record->text.find("c10::Dist") != std::string::npos;
-    if (of_watchdog) continue;
+    if (record->event == "terminate" && is_echo(of, *record)) continue;
     const bool root_listed_later = first && first->event == "sigsegv" &&
                                    record->event == "sigsegv" && !is_root_of_summary(of, *first) &&
                                    is_root_of_summary(of, *record);
@@ -103,6 +114,26 @@ void left_early(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// The launcher itself was told to stop, and nothing says why.
+void stopped(const Case& of, Hypotheses& out) {
+  const Record* line = nullptr;
+  for (const Record* record : of.all("death_signal")) {
+    if (!record->get("signal").empty() && !line) line = record;
+  }
+  if (!line) return;
+  const int64_t signal = line->number("signal");
+  Draft draft(of, "RUN101", "rank_died_early", 0.5, Nearness::kPeers);
+  draft.show(line).blame(line);
+  draft.message(signal == 1 ? "the launcher got SIGHUP: the terminal that started it was closed"
+                            : fmt::format("the launcher was stopped from outside by signal {}: a "
+                                          "scheduler, a preemption or a person",
+                                          signal));
+  draft.rule_out("a crash: the launcher tells of none before it");
+  draft.fix(signal == 1 ? "start it under nohup, tmux or a scheduler"
+                        : "who sent it: events of the pod or the Slurm job at that time");
+  out.push_back(draft.done());
+}
+
 // A rank that is silent while the victims name its node as the peer that closed.
 void named_by_victims(const Case& of, Hypotheses& out) {
   std::map<std::string, std::set<int>> votes;
@@ -111,12 +142,16 @@ void named_by_victims(const Case& of, Hypotheses& out) {
   for (const Record* record : of.all({"nccl_peer_closed", "gloo_closed", "store_closed"})) {
     lines.push_back(record);
     victims.insert(record->node);
-    if (!record->get("peer").empty()) {
+    const bool here = record->get("peer").starts_with("127.") || record->get("peer") == "::1";
+    if (!record->get("peer").empty() && !here) {
       votes[of.who_is(record->get("peer"))].insert(record->rank);
     }
   }
   for (const Record* record : of.all("propagated_error")) lines.push_back(record);
   if (lines.empty()) return;
+  // Agents that never met have no workers that could die.
+  const bool at_rendezvous = of.has("rdzv_victim") || of.has("rdzv_connection");
+  if (at_rendezvous && of.ranks().empty() && !of.trained() && !of.has("rdzv_done")) return;
   Draft draft(of, "RUN101", "rank_died_early", 0.55, Nearness::kPeers);
   draft.show(lines);
   const auto most = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
@@ -154,6 +189,15 @@ void launcher_saw(const Case& of, Hypotheses& out) {
     if (code == -15 || code == 0) continue;
     if (!first) first = record;
   }
+  const Record* spawned = first ? nullptr : of.first("spawn_exit");
+  if (spawned) {
+    Draft draft(of, "RUN102", "rank_died_early", 0.45, Nearness::kPeers);
+    draft.show(spawned).blame(spawned).rank(static_cast<int>(spawned->number("local")));
+    draft.message(
+        fmt::format("process {} ended first: {}", spawned->get("local"), spawned->get("what")));
+    draft.fix("the output of that process, above; PYTHONFAULTHANDLER=1 for signals");
+    out.push_back(draft.done());
+  }
   if (!first) return;
   Draft draft(of, "RUN102", "rank_died_early", 0.45, Nearness::kPeers);
   draft.show(first).show(of.all({"summary_rank", "summary_code"})).blame(first);
@@ -175,6 +219,7 @@ void rank_died_early_rule(const Case& of, Hypotheses& out) {
   disruptions(of, out);
   raised(of, out);
   left_early(of, out);
+  stopped(of, out);
   named_by_victims(of, out);
   launcher_saw(of, out);
 }

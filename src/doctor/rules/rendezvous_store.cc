@@ -64,6 +64,22 @@ void nobody_hosts(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// The store cannot even be opened where it should be.
+void cannot_host(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("bind_refused");
+  if (lines.empty() || of.has("bind_failed")) return;
+  const bool address = lines.front()->number("errno") == 99;
+  Draft draft(of, "RDZV101", "rendezvous_store", 0.85);
+  draft.show(lines).blame(lines);
+  draft.message(fmt::format(
+      "{} cannot host the store at {}: {}", of.place(*lines.front()), lines.front()->get("where"),
+      address ? "this is no address of that host" : "the port is below 1024 and needs root"));
+  draft.rule_out("a port that is taken: the error is another one");
+  draft.fix(address ? "MASTER_ADDR (or the endpoint) must be an address of node 0 itself: ip -br a"
+                    : "a port above 1023");
+  out.push_back(draft.done());
+}
+
 void refused(const Case& of, Hypotheses& out) {
   const Records lines = refusals(of);
   if (lines.empty() || of.has("client_timeout") || !of.unresolved().empty()) return;
@@ -108,7 +124,9 @@ void closed(const Case& of, Hypotheses& out) {
 void lost(const Case& of, Hypotheses& out) {
   const Records lines = of.all({"rdzv_connection", "rdzv_timeout", "rdzv_victim"});
   if (lines.empty() || of.has("client_timeout") || !of.unresolved().empty() || blocked(of)) return;
-  const bool only_victims = !of.has("rdzv_connection") && !of.has("rdzv_timeout");
+  // Before the agents met there is nobody whose end it could echo.
+  const bool met = of.has("rdzv_done") || of.trained() || !of.ranks().empty();
+  const bool only_victims = met && !of.has("rdzv_connection") && !of.has("rdzv_timeout");
   Draft draft(of, "RDZV101", "rendezvous_store", only_victims ? 0.45 : 0.6,
               only_victims ? Nearness::kPeers : Nearness::kStructure);
   draft.show(lines).show(of.all({"hosts_store", "launch_endpoint"})).blame(lines.front());
@@ -174,6 +192,7 @@ void rendezvous_store_rule(const Case& of, Hypotheses& out) {
   closed(of, out);
   out_of_step(of, out);
   nobody_hosts(of, out);
+  cannot_host(of, out);
   refused(of, out);
   lost(of, out);
 }

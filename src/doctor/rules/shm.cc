@@ -9,7 +9,10 @@ Records full_lines(const Case& of) {
   for (const Record* record : of.all("shm_full")) {
     const bool other_reason = record->text.find("Too many open files") != std::string::npos ||
                               record->text.find("Permission denied") != std::string::npos;
-    if (!other_reason) out.push_back(record);
+    // NCCL repeats a failure with the name of the segment and without its reason.
+    const bool of_denied = of.has("shm_denied") && !record->text.starts_with("/dev/shm") &&
+                           record->text.find("shared memory segment") != std::string::npos;
+    if (!other_reason && !of_denied) out.push_back(record);
   }
   return out;
 }
@@ -33,9 +36,24 @@ void add_pods_without_shm(const Case& of, Draft& draft) {
   }
 }
 
+void denied(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("shm_denied");
+  if (lines.empty()) return;
+  Draft draft(of, "SHM101", "shm", 0.93);
+  draft.show(lines).blame(lines);
+  draft.message(of.place(*lines.front()) +
+                " may not open shared memory: " + std::string(lines.front()->get("error")));
+  draft.rule_out("a /dev/shm that is too small: it is refused before its size counts");
+  draft.fix("ls -ld /dev/shm must say drwxrwxrwt: chmod 1777 /dev/shm");
+  draft.fix(
+      "old segments of another user: ls -l /dev/shm; a read-only root or a profile (AppArmor)");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void shm_rule(const Case& of, Hypotheses& out) {
+  denied(of, out);
   const Records full = full_lines(of);
   const Records bus = bus_errors(of);
   if (full.empty() && bus.empty()) return;

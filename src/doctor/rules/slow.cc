@@ -42,7 +42,8 @@ void cpus(const Case& of, Hypotheses& out) {
   }
   if (!unset && !hot && !too_many) return;
   Draft draft(of, "PERF101", "slow", hot ? 0.85 : unset ? 0.75 : 0.5, Nearness::kStructure);
-  draft.severity(Severity::kWarning);
+  // PyTorch's advice alone is no sign that anything waits.
+  draft.severity(unset || hot || of.has("slow_loader") ? Severity::kWarning : Severity::kNote);
   draft.show(threads).show(throttled).show(of.all({"threads", "cpu_max"})).show(advice);
   draft.blame(hot ? throttled : unset ? threads : advice);
   draft.message(unset || hot
