@@ -269,7 +269,7 @@ constexpr EventRow kRows[] = {
     {"resumed", kFact, "esum", R"~((?i)(?P<what>\bresum(?:ing|ed)\b.{0,120}))~"},
     {"resumed", kFact, "oading checkpoint",
      R"~((?i)(?P<what>\b(?:successfully )?load(?:ing|ed) (?:model |the )?(?:checkpoint|state)\b.{0,120}))~"},
-    {"ckpt_path", kFact, "checkpoint",
+    {"ckpt_path", kFact, "checkpoint from",
      R"~((?i)\bload(?:ing|ed)?\b.{0,40}\bcheckpoint\b(?: shards)?.{0,20}\b(?:from|at)\b(?: local)?(?: path)?:? ['"]?(?P<path>[^\s'",]*[/.][^\s'",]+))~"},
     {"resumed", kFact, "oaded checkpoint",
      R"~((?i)(?P<what>\b(?:successfully )?load(?:ing|ed) (?:model |the )?(?:checkpoint|state)\b.{0,120}))~"},
