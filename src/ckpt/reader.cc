@@ -20,7 +20,7 @@
 namespace shanty::ckpt {
 namespace {
 
-constexpr uint64_t kWindowBytes = 4 << 20;  // what one thread reads at a time
+constexpr uint64_t kWindowBytes = 1 << 20;  // what one thread reads at a time, and its cache holds
 constexpr uint64_t kChunksPerWindow = kWindowBytes / kChunkBytes;
 constexpr uint64_t kMaxSmallFileBytes = uint64_t{1} << 30;
 constexpr size_t kMaxDamageKept = 1000;
