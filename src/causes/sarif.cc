@@ -60,9 +60,8 @@ json fix_of(const Finding& finding, std::string_view text) {
   }
   const std::string said = finding.fix.empty() ? finding.message : finding.fix.front();
   return {{"description", {{"text", said}}},
-          {"artifactChanges",
-           {{{"artifactLocation", {{"uri", uri_of(finding.file)}}},
-             {"replacements", std::move(replacements)}}}}};
+          {"artifactChanges", json::array({{{"artifactLocation", {{"uri", uri_of(finding.file)}}},
+                                            {"replacements", std::move(replacements)}}})}};
 }
 
 json result_of(const Finding& finding, size_t rule_index, const SourceOf& source) {
@@ -74,8 +73,9 @@ json result_of(const Finding& finding, size_t rule_index, const SourceOf& source
   if (finding.line > 0) {
     place["region"] = {{"startLine", finding.line}, {"startColumn", std::max(finding.column, 1)}};
   }
-  result["locations"] = {{{"physicalLocation", std::move(place)}}};
-  if (!finding.edits.empty()) result["fixes"] = {fix_of(finding, source(finding.file))};
+  result["locations"] = json::array({{{"physicalLocation", std::move(place)}}});
+  if (!finding.edits.empty())
+    result["fixes"] = json::array({fix_of(finding, source(finding.file))});
   return result;
 }
 
@@ -95,7 +95,9 @@ std::string findings_sarif(std::span<const Finding> findings, const SourceOf& so
   const json run{{"tool", {{"driver", driver}}},
                  {"columnKind", "unicodeCodePoints"},
                  {"results", std::move(results)}};
-  return print_json_pretty({{"$schema", kSchema}, {"version", "2.1.0"}, {"runs", {run}}}) + "\n";
+  return print_json_pretty(
+             {{"$schema", kSchema}, {"version", "2.1.0"}, {"runs", json::array({run})}}) +
+         "\n";
 }
 
 }  // namespace shanty
