@@ -196,6 +196,22 @@ def test_a_stop_signal_reaches_the_ranks_as_it_came(start, script, options, numb
     run.assert_nothing_left()
 
 
+def test_what_nodes_are_busy_with_is_recorded(start, script, tmp_path):
+    run = start("--nnodes", 2, script(WAITING), tmp_path / "go")
+
+    def samples():
+        return [path.read_text().splitlines() for path in sorted(run.dir.glob("nodes/*.jsonl"))]
+
+    wait_until(lambda: len(samples()) == 2 and all(samples()), "both nodes are sampled")
+    (tmp_path / "go").touch()
+    run.wait()
+    assert run.code == 0, run.describe()
+    for lines in samples():
+        sample = json.loads(lines[0])
+        assert sample["unix_ns"] > 0 and 0 < sample["memory_available"] <= 1
+        assert 0 < sample["cpu"] <= 1
+
+
 def test_an_unknown_signal_to_handle_is_a_usage_error(start, script):
     run = start("--signals-to-handle", "SIGTERM,SIGFOO", script("print(1)")).wait()
     assert run.code == 2 and b"SIGFOO" in run.stderr, run.describe()

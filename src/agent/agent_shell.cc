@@ -19,6 +19,7 @@
 #include "agent/injector.h"
 #include "agent/log_pump.h"
 #include "agent/monitor.h"
+#include "agent/node_recorder.h"
 #include "agent/worker_set.h"
 #include "base/random.h"
 #include "gang/agent.h"
@@ -259,6 +260,10 @@ class AgentShell {
 
   void drain() {
     for (Event& event : monitor_.drain(workers_)) write(std::move(event));
+    if (workers_.world().generation == 0) return;
+    const Status seen =
+        node_recorder_.look(run_.node_samples(workers_.world().node_rank), system_clock());
+    if (!seen.ok()) record(event_kind::kWarning, seen.error().message);
   }
 
   void inject() {
@@ -358,6 +363,7 @@ class AgentShell {
   net::SignalWatch signals_;
   asio::steady_timer deadline_timer_;
   asio::steady_timer drain_timer_;
+  NodeRecorder node_recorder_;
   net::ParentWatch parent_;
   gang::Report last_report_;
   std::string facts_;

@@ -24,6 +24,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxRunJsonBytes = 4 * 1024 * 1024;
 constexpr int kRunJsonFormat = 1;
+constexpr std::string_view kParts[] = {"events", "logs", "steps", "errors", "saves", "nodes"};
 constexpr size_t kMaxJobNameInRunId = 40;
 
 std::string run_json_path(const std::string& path) { return path + "/run.json"; }
@@ -76,7 +77,6 @@ Status refuse_foreign(const std::string& path, const RunInfo& info) {
   if (!file_exists(path)) return {};
   // Another node of the same job may be making the same directory at this moment. It writes
   // run.json before all but these, so the names must be read before it is looked for.
-  static constexpr std::string_view kBefore[] = {"events", "logs", "steps", "errors", "saves"};
   const auto names = TRY(list_directory(path));
   if (file_exists(run_json_path(path))) {
     const RunInfo there = TRY(read_run_info(path));
@@ -86,7 +86,7 @@ Status refuse_foreign(const std::string& path, const RunInfo& info) {
   }
   for (const std::string& name : names) {
     if (name.starts_with("run.json.tmp")) continue;
-    if (std::find(std::begin(kBefore), std::end(kBefore), name) == std::end(kBefore)) {
+    if (std::find(std::begin(kParts), std::end(kParts), name) == std::end(kParts)) {
       return Error{"run directory " + path + " is not empty and holds no run (it has \"" + name +
                    "\"); choose another --run-dir"};
     }
@@ -121,8 +121,8 @@ bool is_newer(const RunDir& a, const RunDir& b) {
 Result<RunDir> RunDir::create(const std::string& given_path, const RunInfo& info) {
   const std::string path = TRY(absolute_path(given_path));
   TRY_STATUS(refuse_foreign(path, info));
-  for (const char* sub : {"events", "logs", "steps", "errors", "saves"}) {
-    TRY_STATUS(make_directories(path + "/" + sub));
+  for (const std::string_view part : kParts) {
+    TRY_STATUS(make_directories(fmt::format("{}/{}", path, part)));
   }
   if (!file_exists(run_json_path(path))) {
     TRY_STATUS(write_file_atomically(run_json_path(path), encode_run_info(info)));
@@ -136,6 +136,10 @@ Result<RunDir> RunDir::open(const std::string& given_path) {
 }
 
 bool RunDir::is_running() const { return SharedLock::held_by_someone(lock()); }
+
+std::string RunDir::node_samples(int node_rank) const {
+  return fmt::format("{}/nodes/node-{:05}.jsonl", path_, node_rank);
+}
 
 std::string RunDir::node_events(int node_rank) const {
   return fmt::format("{}/node-{:05}.jsonl", events_dir(), node_rank);

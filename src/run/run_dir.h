@@ -52,6 +52,8 @@ class RunDir {
   std::string coordinator_events() const { return events_dir() + "/coordinator.jsonl"; }
   std::string node_events(int node_rank) const;
   std::string command_events(int node_rank) const;
+  // What the node was busy with.
+  std::string node_samples(int node_rank) const;
 
   std::string logs_dir() const { return path_ + "/logs"; }
   std::string log(uint64_t generation, int rank) const;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kMaxVersionBytes = 64 * 1024 * 1024;
 constexpr size_t kMaxGenerations = 64;  // the newest
+constexpr int kMaxSampledNodes = 1024;
 
 // Halves the series whenever it is full: steps whose number is a multiple of `stride` stay.
 void add_thinned(std::vector<StepRecord>& records, std::vector<StepRecord>& read,
@@ -86,6 +87,10 @@ RunFacts read_run(const RunDir& run) {
     if (!steps.ranks.empty()) out.steps.push_back(std::move(steps));
   }
   out.versions = read_versions(run);
+  for (int node = 0; node < std::min(run.info().nodes, kMaxSampledNodes); ++node) {
+    std::vector<NodeSample> samples = read_node_samples(run.node_samples(node));
+    if (!samples.empty()) out.node_samples[node] = std::move(samples);
+  }
   return out;
 }
 

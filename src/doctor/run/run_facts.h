@@ -8,6 +8,7 @@
 #include "run/events.h"
 #include "run/run_dir.h"
 #include "telemetry/live.h"
+#include "telemetry/node_sample.h"
 #include "telemetry/step_record.h"
 
 namespace shanty {
@@ -40,6 +41,7 @@ struct RunFacts {
   std::vector<Event> events;  // by time
   std::vector<GenerationSteps> steps;
   std::vector<NodeVersions> versions;
+  std::map<int, std::vector<NodeSample>> node_samples;  // by node rank
   std::vector<std::string> notes;
 };
 

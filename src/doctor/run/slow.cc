@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "doctor/run/node_changes.h"
 #include "doctor/run/robust.h"
 #include "doctor/run/step_table.h"
 
@@ -242,8 +243,39 @@ class SlowWriter {
                                                 "neighbours on the node, NUMA and CPU binding"),
         "exchange that node and see whether the delay follows the node or the rank"};
     add_shares(out);
+    add_node_changes(worst, out);
     add_events_near(worst, out);
     return out;
+  }
+
+  // What its node was busy with since it is slow and neither before nor on other nodes; without a
+  // "before", what is unlike other nodes.
+  void add_node_changes(size_t worst, Finding& out) const {
+    const int node = node_rank_of(table_.ranks[worst]);
+    const auto own = run_.node_samples.find(node);
+    if (own == run_.node_samples.end()) return;
+    const auto shift = find_shift(costs_by(worst));
+    const int64_t end_ns = table_.end_unix_ns.back();
+    const int64_t begin_ns = shift ? table_.end_unix_ns[shift->index] : table_.end_unix_ns.front();
+    const SampleMeans since = means_of(own->second, begin_ns, end_ns);
+    const SampleMeans before =
+        means_of(own->second, shift ? table_.end_unix_ns.front() : end_ns, begin_ns);
+    SampleMeans others;
+    for (const auto& [other, samples] : run_.node_samples) {
+      if (other != node) others.add(samples, begin_ns, end_ns);
+    }
+    for (const std::string& change : node_changes(since, before, others)) {
+      out.message += "; on its node " + change;
+      out.evidence.push_back(
+          {fmt::format("{}/nodes/node-{:05}.jsonl", run_.path, node), since.first_line, change});
+    }
+  }
+
+  int node_rank_of(int rank) const {
+    for (const RankTelemetry& live : run_.live.ranks) {
+      if (live.rank == rank) return live.node_rank;
+    }
+    return run_.info.slots > 0 ? rank / run_.info.slots : 0;
   }
 
   std::string node_of(int rank) const {

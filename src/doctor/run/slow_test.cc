@@ -11,8 +11,11 @@
 namespace shanty {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::Field;
 using testing::HasSubstr;
+using testing::Not;
 
 // Milliseconds of the parts of a step; a little noise comes with the step's number.
 struct Parts {
@@ -94,6 +97,49 @@ TEST(Slow, SaysSinceWhenARankIsSlow) {
   EXPECT_THAT(found->subject.ranks, ElementsAre(1));
   EXPECT_THAT(found->message, HasSubstr("its data takes"));
   EXPECT_THAT(found->message, HasSubstr("since about step 2"));
+}
+
+// Steps of a second from `kBegan` on; a sample of each node every ten seconds.
+constexpr int64_t kBegan = int64_t{1'800'000'000} * 1'000'000'000;
+constexpr int64_t kSecond = 1'000'000'000;
+
+RunFacts two_nodes_with_samples(const std::function<NodeSample(int node, int64_t second)>& sample) {
+  RunFacts run = run_of(4, 400, [](int rank, uint64_t step) {
+    return rank == 3 && step >= 250 ? Parts{.forward = 60} : Parts();
+  });
+  run.info = {.nodes = 2, .slots = 2};
+  for (RankSeries& series : run.steps[0].ranks) {
+    for (StepRecord& record : series.records) {
+      record.end_unix_ns = kBegan + static_cast<int64_t>(record.step) * kSecond;
+    }
+  }
+  for (int node = 0; node < 2; ++node) {
+    for (int64_t second = 10; second <= 400; second += 10) {
+      run.node_samples[node].push_back(sample(node, second));
+      run.node_samples[node].back().unix_ns = kBegan + second * kSecond;
+    }
+  }
+  return run;
+}
+
+TEST(Slow, TellsWhatElseChangedOnTheNodeOfAStraggler) {
+  const auto findings = diagnose_slow(two_nodes_with_samples([](int node, int64_t second) {
+    return NodeSample{.cpu = node == 1 && second > 250 ? 0.97 : 0.31, .memory_available = 0.5};
+  }));
+  const Finding* found = find(findings, "PERF102");
+  ASSERT_NE(found, nullptr);
+  EXPECT_THAT(found->message, HasSubstr("on its node CPUs are 9"));
+  EXPECT_THAT(found->message, HasSubstr("% busy (31 % before, 31 % on other nodes)"));
+  EXPECT_THAT(found->evidence, Contains(Field(&Evidence::file, "run/nodes/node-00001.jsonl")));
+}
+
+TEST(Slow, WhatChangedOnAllNodesIsNotTheStragglers) {
+  const auto findings = diagnose_slow(two_nodes_with_samples([](int, int64_t second) {
+    return NodeSample{.cpu = second > 250 ? 0.97 : 0.31, .memory_available = 0.5};
+  }));
+  const Finding* found = find(findings, "PERF102");
+  ASSERT_NE(found, nullptr);
+  EXPECT_THAT(found->message, Not(HasSubstr("on its node")));
 }
 
 TEST(Slow, ARankThatIsSlowNowAndThenIsNotSteady) {
