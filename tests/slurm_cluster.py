@@ -16,6 +16,7 @@ from conftest import LIMIT_S, ROOT, SHANTY
 
 SLURM = ROOT / "build" / "slurm"
 NODES = ("n1", "n2")
+NAMESPACES = ["--mount", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 CONFIG = """\
 ClusterName=test
@@ -69,7 +70,10 @@ def why_not() -> str:
     if os.geteuid() != 0:
         return "needs root for namespaces"
     absent = [tool for tool in ("ip", "unshare", "nsenter", "mount") if shutil.which(tool) is None]
-    return f"not installed: {', '.join(absent)}" if absent else ""
+    if absent:
+        return f"not installed: {', '.join(absent)}"
+    tried = subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, text=True)
+    return f"namespaces do not work here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 class Slurm:
@@ -87,8 +91,7 @@ class Slurm:
         self._write_files(libraries / "slurm-wlm")
         script = SET_UP.format(dir=directory, munged=SLURM / "usr/sbin/munged",
                                slurmstepd=self._slurmstepd(), nodes=" ".join(NODES))
-        flags = ["--mount", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        self.holder = subprocess.Popen(["unshare", *flags, "bash", "-c", script], env=self.env,
+        self.holder = subprocess.Popen(["unshare", *NAMESPACES, "bash", "-c", script], env=self.env,
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        stderr=open(directory / "set-up.log", "w"), text=True)
         assert self.holder.stdout.readline() == "ready\n", self.describe()
