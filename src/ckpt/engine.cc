@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kMaxSessions = 4096;
 constexpr Duration kFinishLimit = std::chrono::minutes(2);
+constexpr Duration kBreather = std::chrono::milliseconds(50);
 
 // Readable once SIGTERM has come. Blocked before any thread starts, so in all of them.
 Result<Fd> stop_descriptor() {
@@ -58,6 +59,8 @@ int run_engine(const EngineOptions& options) {
     if (::poll(waits, 3, -1) < 0 && errno != EINTR) break;
     if (waits[0].revents != 0) {
       Fd connection(::accept4(options.listen_fd, nullptr, nullptr, SOCK_CLOEXEC));
+      // Out of descriptors: who waits at the door stays there until one is free.
+      if (!connection.valid()) std::this_thread::sleep_for(kBreather);
       if (!connection.valid() || sessions >= kMaxSessions) continue;
       ++sessions;
       std::thread([fd = std::move(connection)]() mutable {
