@@ -23,7 +23,6 @@ class Session {
   Session(kube::Client& client, FollowGoal goal, const WatchGoal& watch,
           const SessionOptions& options, const Interrupt& interrupt, std::stop_source& stop)
       : client_(client),
-        options_(options),
         interrupt_(interrupt),
         stop_(stop),
         follower_(std::move(goal)),
@@ -164,7 +163,6 @@ class Session {
   }
 
   kube::Client& client_;
-  const SessionOptions& options_;
   const Interrupt& interrupt_;
   std::stop_source& stop_;
   MessageQueue queue_;

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from . import training
+
 LIMIT_S = 150
 JOB = """
 job: tiny
@@ -20,25 +22,7 @@ restart: {max: 5, window: 10m, grace: 5s}
 pod: {shanty_image: "registry.local/shanty:test", cpus: 1, memory: 2Gi}
 loader: {workers: 0, shm: 64Mi}
 """
-TRAIN = """
-import os, time, torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = DistributedDataParallel(torch.nn.Linear(8, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-data = torch.randn(64, 8)
-goal = data.sum(1, keepdim=True)
-for step in range(20):
-    optimizer.zero_grad()
-    loss = ((model(data) - goal) ** 2).mean()
-    loss.backward()
-    optimizer.step()
-    if step == 0: print(f"rank {dist.get_rank()} stepped", flush=True)
-    while os.path.exists("/mnt/ckpt/wait"): time.sleep(0.05)
-print(f"rank {dist.get_rank()} of {dist.get_world_size()} trained to {loss.item():.6f}", flush=True)
-dist.destroy_process_group()
-"""
+TRAIN = training.TRAIN.replace("/hold/", "/mnt/ckpt/")
 KINDS = [("v1", "Pod"), ("v1", "Service"), ("v1", "Secret"), ("v1", "ConfigMap"),
          ("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet"),
          ("kubeflow.org/v1", "PyTorchJob"), ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
