@@ -4,14 +4,11 @@
 #include <charconv>
 #include <cmath>
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "os/fd.h"
 #include "os/files.h"
+#include "telemetry/proc_file.h"
 #include "text/json_fields.h"
 
 namespace shanty {
@@ -23,17 +20,9 @@ constexpr size_t kMaxProcBytes = size_t{64} << 10;  // /proc/stat is long, its f
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr double kNsPerUs = 1000;
 
-// Files in /proc have no size to go by.
-std::string read_start(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return {};
-  std::string text(kMaxProcBytes, '\0');
-  const ssize_t n = ::read(fd.get(), text.data(), text.size());
-  text.resize(n > 0 ? static_cast<size_t>(n) : 0);
-  return text;
-}
+std::string read_proc(const std::string& path) { return read_start(path, kMaxProcBytes); }
 
-// The numbers of a line behind its first `skip` words.
+// The numbers of a line.
 std::vector<double> numbers_of(std::string_view line) {
   std::vector<double> out;
   while (true) {
@@ -89,7 +78,7 @@ double net_bytes(const std::string& text) {
 
 // cpu.stat of the control group this process is in, by cgroup v2, or of the root that it sees.
 std::string find_cpu_stat(const std::string& root) {
-  const std::string own = read_start(root + "/proc/self/cgroup");
+  const std::string own = read_proc(root + "/proc/self/cgroup");
   const std::string_view path = behind(own, "0::");
   const std::string base = root + "/sys/fs/cgroup";
   const std::string inner = base + std::string(path) + "/cpu.stat";
@@ -109,7 +98,7 @@ NodeSampler::NodeSampler(std::string root)
 
 std::optional<NodeSampler::Counters> NodeSampler::read_counters(int64_t unix_ns) const {
   // user nice system idle iowait irq softirq steal; guests are counted in user.
-  const std::string stat = read_start(root_ + "/proc/stat");
+  const std::string stat = read_proc(root_ + "/proc/stat");
   std::vector<double> cpu = numbers_of(behind(stat, "cpu "));
   if (cpu.size() < 4) return std::nullopt;
   cpu.resize(8);
@@ -118,17 +107,17 @@ std::optional<NodeSampler::Counters> NodeSampler::read_counters(int64_t unix_ns)
   out.cpu_iowait = cpu[4];
   out.cpu_steal = cpu[7];
   for (const double part : cpu) out.cpu_all += part;
-  out.throttled_us = first_number(behind(read_start(cpu_stat_), "throttled_usec"));
+  out.throttled_us = first_number(behind(read_proc(cpu_stat_), "throttled_usec"));
   const char* kinds[] = {"cpu", "memory", "io"};
   for (size_t i = 0; i < 3; ++i) {
-    out.pressure_us[i] = pressure_us(read_start(root_ + "/proc/pressure/" + kinds[i]));
+    out.pressure_us[i] = pressure_us(read_proc(root_ + "/proc/pressure/" + kinds[i]));
   }
-  out.net_bytes = net_bytes(read_start(root_ + "/proc/net/dev"));
+  out.net_bytes = net_bytes(read_proc(root_ + "/proc/net/dev"));
   return out;
 }
 
 double NodeSampler::memory_available() const {
-  const std::string text = read_start(root_ + "/proc/meminfo");
+  const std::string text = read_proc(root_ + "/proc/meminfo");
   return share(first_number(behind(text, "MemAvailable:")),
                first_number(behind(text, "MemTotal:")));
 }

@@ -4,11 +4,10 @@
 #include <charconv>
 #include <optional>
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include "os/fd.h"
 #include "os/files.h"
+#include "telemetry/proc_file.h"
 
 namespace shanty {
 namespace {
@@ -19,14 +18,7 @@ constexpr size_t kUserTicksField = 11;
 constexpr size_t kSystemTicksField = 12;
 constexpr size_t kRssPagesField = 21;
 
-// Files in /proc have no size to go by; one read gives all of these.
-std::string read_small(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return {};
-  char bytes[kMaxStatBytes];
-  const ssize_t n = ::read(fd.get(), bytes, sizeof(bytes));
-  return n > 0 ? std::string(bytes, static_cast<size_t>(n)) : std::string();
-}
+std::string read_small(const std::string& path) { return read_start(path, kMaxStatBytes); }
 
 template <typename Number>
 std::optional<Number> parse(std::string_view text) {

@@ -230,11 +230,12 @@ class SlowWriter {
     const std::string node = node_of(rank);
     if (!node.empty()) out.subject.nodes = {node};
     const auto [part, excess_s] = slow_part(worst);
+    const auto shift = find_shift(costs_by(worst));
     out.message = fmt::format(
         "rank {} makes the others wait: at least {:.0f} % of their time, {} (the "
         "last in {:.0f} % of the steps); its {} takes {} longer than theirs{}",
         rank, percent(share), steady ? "steadily" : "now and then", percent(last), part,
-        format_duration(excess_s), since(worst));
+        format_duration(excess_s), since(shift));
     out.ruled_out = {"the network: that rank itself waits for nobody in these steps"};
     out.fix = {
         std::string("look at that rank's ") + part +
@@ -243,18 +244,17 @@ class SlowWriter {
                                                 "neighbours on the node, NUMA and CPU binding"),
         "exchange that node and see whether the delay follows the node or the rank"};
     add_shares(out);
-    add_node_changes(worst, out);
-    add_events_near(worst, out);
+    add_node_changes(worst, shift, out);
+    if (shift) add_events(table_.end_unix_ns[shift->index], out);
     return out;
   }
 
   // What its node was busy with since it is slow and neither before nor on other nodes; without a
   // "before", what is unlike other nodes.
-  void add_node_changes(size_t worst, Finding& out) const {
+  void add_node_changes(size_t worst, const std::optional<Shift>& shift, Finding& out) const {
     const int node = node_rank_of(table_.ranks[worst]);
     const auto own = run_.node_samples.find(node);
     if (own == run_.node_samples.end()) return;
-    const auto shift = find_shift(costs_by(worst));
     const int64_t end_ns = table_.end_unix_ns.back();
     const int64_t begin_ns = shift ? table_.end_unix_ns[shift->index] : table_.end_unix_ns.front();
     const SampleMeans since = means_of(own->second, begin_ns, end_ns);
@@ -329,15 +329,9 @@ class SlowWriter {
     return costs;
   }
 
-  std::string since(size_t worst) const {
-    const auto shift = find_shift(costs_by(worst));
+  std::string since(const std::optional<Shift>& shift) const {
     if (!shift || shift->after <= shift->before) return ", from the first steps on";
     return fmt::format(", since about step {}", table_.steps[shift->index]);
-  }
-
-  void add_events_near(size_t worst, Finding& out) const {
-    const auto shift = find_shift(costs_by(worst));
-    if (shift) add_events(table_.end_unix_ns[shift->index], out);
   }
 
   // What else the run tells of that minute.
