@@ -5,10 +5,14 @@
 # wait for other processes, so two streams of them run at a time. Further arguments are pytest's.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+took() { echo "== $1: $((SECONDS - since)) s"; since=$SECONDS; }
+since=$SECONDS
 cmake --preset release >/dev/null || exit 1
 cmake --build build -j "$(nproc)" || exit 1
+took build
 scripts/control-plane.sh
 scripts/slurm.sh
+took "control plane and Slurm"
 
 logs=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
@@ -16,11 +20,13 @@ failed_parts=0
 pytest() { build/venv/bin/python -m pytest -q -rfEs --durations=10 -p no:cacheprovider "$@" 2>&1; }
 
 scripts/unit.sh build | tee "$logs/unit" || failed_parts=1
+took "unit tests"
 { pytest python/tests "$@" >"$logs/python"
   python_rc=$?
   pytest tests/cluster "$@" >"$logs/cluster" && exit $python_rc; } &
 pytest tests --ignore=tests/cluster "$@" | tee "$logs/program" || failed_parts=1
 wait $! || failed_parts=1
+took "program, Python and cluster tests"
 cat "$logs/python" "$logs/cluster"
 
 count() { { tail -1 "$1" | grep -oP "\\d+(?= $2)" || echo 0; } | tail -1; }
