@@ -90,6 +90,16 @@ def test_any_world_loads_what_any_other_saved(quick_path: Path) -> None:
     assert zeros | {"fsdp2 4 into zero 3", "zero 3 into fsdp2 8"} <= found.keys()
 
 
+def test_ranks_that_have_other_tensors_are_not_mixed(quick_path: Path) -> None:
+    saved = ranks("differ", 2, quick_path)
+    assert saved["codes"] == [0, 0], saved["err"]
+    refused = saved["found"]["auto"]
+    assert refused[0] == refused[1] and "ranks 0 and 1 have different values of bias" in refused[0]
+    assert "(2 of 2 tensors differ)" in refused[0] and "replicas=" in refused[0]
+    assert saved["found"]["first"] == saved["found"]["stages"] == ["same", "same"]
+    assert not list((quick_path / "auto").glob("step*"))
+
+
 def test_an_epoch_goes_on_with_any_number_of_ranks(quick_path: Path) -> None:
     trained = ranks("epoch", 8, quick_path)
     assert trained["codes"] == [0] * 8, trained["err"]

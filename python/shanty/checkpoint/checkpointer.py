@@ -18,6 +18,7 @@ from shanty.checkpoint.load import Loaded, load
 from shanty.checkpoint.metrics import BestRule
 from shanty.checkpoint.orders import Orders
 from shanty.checkpoint.parts import ALONE, Copies
+from shanty.checkpoint.replicas import check_replicas
 from shanty.checkpoint.save import SaveHandle, Saver, say
 from shanty.checkpoint.schedule import MTBF_S, Schedule
 from shanty.checkpoint.signals import Termination
@@ -39,7 +40,9 @@ class Checkpointer:
     costs and the mean time between failures: as measured, and `mtbf_s` at first. `rate_limit`:
     bytes per second written, per node. `allow_pickle` lets values that have no JSON be saved, and
     loaded, as pickles: a pickle can run any code. `replicas`: who else has the same plain tensors,
-    to store each byte once: "auto" is all ranks, None nobody, or a process group. `copy_at_once`:
+    to store each byte once: "auto" is all ranks, None nobody, or a process group; what they have is
+    compared at the first save. "first": as "auto", but the first rank stores all, and what others
+    have may differ. `copy_at_once`:
     save() returns only when parameters may change, for scripts that change them outside of the
     optimizer. `keep_best` more stay: those with the lowest (`mode="max"`: highest) value of the
     metric `best` that `save` got.
@@ -76,7 +79,7 @@ class Checkpointer:
         self._blocked_s = 0.0
         self._saved_at = time.monotonic()
         self._handle: SaveHandle | None = None
-        self._checked_storage = False
+        self._checked_replicas = self._checked_storage = False
         atexit.register(self.close)
 
     def attach(
@@ -129,6 +132,9 @@ class Checkpointer:
         shared.update(self._best.score(metrics))
         shared["history"] = self._schedule.failures.saved(self._world.generation)
         own = self._attached.own(shared, self._world)
+        if not self._checked_replicas:
+            check_replicas(self._world, entries, saver.replicas)
+            self._checked_replicas = True
         handle = saver.save(step, entries, models.aliases, (own, shared), pin)
         self._preflight(saver)
         self._blocked_s = time.monotonic() - began
@@ -286,10 +292,11 @@ class Checkpointer:
     def _copies(self, world: World) -> Copies:
         if self._replicas is None or world.size == 1:
             return ALONE
-        if self._replicas == "auto":
-            return Copies("all", world.rank, world.size)
+        if self._replicas in ("auto", "first"):
+            return Copies("all", world.rank, world.size, self._replicas == "first")
         group = self._replicas
-        return Copies("group", dist.get_rank(group), dist.get_world_size(group))
+        members = dist.get_process_group_ranks(group)
+        return Copies(f"ranks {members}", dist.get_rank(group), len(members))
 
     def _preflight(self, saver: Saver) -> None:
         """Once, on all ranks, when the size is known: what will go wrong with this storage."""

@@ -17,11 +17,13 @@ DIVIDE_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class Copies:
-    """The ranks that have the very same: this one is `index` of `count`."""
+    """The ranks that have the very same: this one is `index` of `count`. Each stores a part, or the
+    first one all."""
 
     key: str
     index: int
     count: int
+    first_only: bool = False
 
 
 ALONE = Copies("", 0, 1)
@@ -77,7 +79,7 @@ def pieces_of(entries: Iterable[Entry], replicas: Copies) -> list[Piece]:
         if part is None or entry.share == NOT_ME:
             continue
         rows = (0, _rows(part))
-        if entry.share == FIRST:
+        if entry.share == FIRST or (entry.share == DIVIDE and part.copies.first_only):
             rows = rows if part.copies.index == 0 else (0, 0)
         elif entry.share == DIVIDE:
             rows = shares[part.copies][entry.name]
@@ -99,6 +101,11 @@ def cut(sizes: list[tuple[int, int]], index: int, count: int) -> list[tuple[int,
         found.append((first, last))
         at += rows * row_bytes
     return found
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    plain = tensor.resolve_conj().resolve_neg().contiguous()
+    return plain.reshape(-1).view(torch.uint8)
 
 
 def _divide(copies: Copies, parts: list[Any]) -> dict[str, tuple[int, int]]:

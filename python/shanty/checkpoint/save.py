@@ -16,7 +16,7 @@ from torch import Tensor
 from shanty.checkpoint.arena import COMMITTED, COPIED, FAILED, FILLING, Arena
 from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError
-from shanty.checkpoint.parts import Copies, Piece, pieces_of
+from shanty.checkpoint.parts import Copies, Piece, as_bytes, pieces_of
 from shanty.checkpoint.stills import Stills
 from shanty.checkpoint.wire import Answer, Connection
 from shanty.saves import count_save, tell_save
@@ -134,7 +134,7 @@ class Saver:
     ) -> None:
         self._connection = connection
         self._number = first_number
-        self._replicas = replicas
+        self.replicas = replicas
         self._at_once = at_once
         self._plan = Plan([], replicas)
         self._stills = Stills()
@@ -162,7 +162,7 @@ class Saver:
         self._number += 1
         handle._connection = self._connection
         if self._plan.entries is not entries:
-            self._plan = Plan(entries, self._replicas)
+            self._plan = Plan(entries, self.replicas)
         try:
             self._lay_out(aliases)
             slot = int(self._connection.ask("begin", layout=self._layout, step=step).fields["slot"])
@@ -405,7 +405,7 @@ class Ways:
             if odd:
                 sources = list(sources)
                 for i in odd:
-                    sources[i] = _as_bytes(sources[i])
+                    sources[i] = as_bytes(sources[i])
             torch._foreach_copy_(targets, sources, non_blocking)
 
     def _pair(self, slot: int, which: list[int]) -> tuple[list[Tensor], list[Tensor], list[int]]:
@@ -420,11 +420,6 @@ class Ways:
             # An element type that the engine stores as bytes.
             return self._arena.view(at, torch.uint8, (source.numel() * source.element_size(),))
         return self._arena.view(at, source.dtype, tuple(source.shape))
-
-
-def _as_bytes(tensor: Tensor) -> Tensor:
-    plain = tensor.resolve_conj().resolve_neg().contiguous()
-    return plain.reshape(-1).view(torch.uint8)
 
 
 def say(line: str) -> None:

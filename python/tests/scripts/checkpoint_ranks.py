@@ -380,6 +380,30 @@ def reshape_save(directory: Path, rank: int, world: int) -> dict[str, str]:
     return {}
 
 
+def differ(directory: Path, rank: int, world: int) -> dict[str, str]:
+    """Ranks with other tensors under the same names, and how each way to save them ends."""
+    meet(directory / "save", rank, world)
+    found = {}
+    for case, replicas in (("auto", "auto"), ("first", "first"), ("stages", None)):
+        torch.manual_seed(rank)
+        model = nn.Linear(300, 300)
+        before = model.weight.detach().clone()
+        named = {f"stage{rank}": model} if case == "stages" else model
+        with shanty.Checkpointer(directory / case, replicas=replicas).attach(named) as checkpointer:
+            try:
+                checkpointer.save(1).wait(60)
+            except shanty.CheckpointError as error:
+                found[case] = str(error)
+                continue
+            nn.init.zeros_(model.weight)
+            assert checkpointer.load() is not None
+        if case == "first":
+            torch.manual_seed(0)
+            before = nn.Linear(300, 300).weight.detach()
+        found[case] = "same" if torch.equal(model.weight, before) else "other"
+    return found
+
+
 def known(kind: str, fill: bool) -> Case:
     """Without training: tensors are filled by their names, whatever the world."""
     plain = Net(nn.LayerNorm)
