@@ -34,6 +34,9 @@ Result<std::shared_ptr<Arena>> Arena::create(uint64_t slot_bytes, uint64_t layou
   }
   slot_bytes = (slot_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   const uint64_t bytes = kSlots * (kPageBytes + slot_bytes);
+  MemoryPromise promise = TRY(
+      MemoryPromise::make(bytes, fmt::format("making the memory for {} copies of this rank's {}",
+                                             kSlots, format_bytes(slot_bytes))));
   Fd fd(::memfd_create("shanty-checkpoint", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return errno_error("making the memory for a checkpoint (memfd_create)");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
@@ -44,7 +47,8 @@ Result<std::shared_ptr<Arena>> Arena::create(uint64_t slot_bytes, uint64_t layou
   }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) return errno_error("mapping the memory for a checkpoint");
-  std::shared_ptr<Arena> arena(new Arena(std::move(fd), static_cast<char*>(base), slot_bytes));
+  std::shared_ptr<Arena> arena(
+      new Arena(std::move(fd), static_cast<char*>(base), slot_bytes, std::move(promise)));
   for (int i = 0; i < kSlots; ++i) {
     arena->word(i, kMagicWord).store(kMagic);
     arena->word(i, kLayoutWord).store(layout);
@@ -52,8 +56,8 @@ Result<std::shared_ptr<Arena>> Arena::create(uint64_t slot_bytes, uint64_t layou
   return arena;
 }
 
-Arena::Arena(Fd fd, char* base, uint64_t slot_bytes)
-    : fd_(std::move(fd)), base_(base), slot_bytes_(slot_bytes) {
+Arena::Arena(Fd fd, char* base, uint64_t slot_bytes, MemoryPromise promise)
+    : fd_(std::move(fd)), base_(base), slot_bytes_(slot_bytes), promise_(std::move(promise)) {
   populating_ = std::thread([this] { populate(); });
 }
 
@@ -67,8 +71,9 @@ Arena::~Arena() {
 void Arena::populate() {
   const uint64_t end = kSlots * slot_bytes_;
   for (uint64_t at = 0; at < end && !stopping_; at += kPopulateBytes) {
-    ::madvise(base_ + kSlots * kPageBytes + at, std::min(kPopulateBytes, end - at),
-              MADV_POPULATE_WRITE);
+    const uint64_t bytes = std::min(kPopulateBytes, end - at);
+    ::madvise(base_ + kSlots * kPageBytes + at, bytes, MADV_POPULATE_WRITE);
+    promise_.use(bytes);
   }
 }
 

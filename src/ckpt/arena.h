@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/result.h"
+#include "ckpt/memory_room.h"
 #include "os/fd.h"
 
 namespace shanty::ckpt {
@@ -26,7 +27,7 @@ constexpr int kSlots = 2;
 // present in the background from the start, since a copy into absent ones is ten times slower.
 class Arena {
  public:
-  // `slot_bytes` is rounded up to whole pages.
+  // `slot_bytes` is rounded up to whole pages. An error where the memory would not be there.
   static Result<std::shared_ptr<Arena>> create(uint64_t slot_bytes, uint64_t layout);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -40,13 +41,14 @@ class Arena {
   SlotState state(int index) const;
 
  private:
-  Arena(Fd fd, char* base, uint64_t slot_bytes);
+  Arena(Fd fd, char* base, uint64_t slot_bytes, MemoryPromise promise);
   std::atomic_ref<uint64_t> word(int index, size_t word) const;
   void populate();
 
   Fd fd_;
   char* base_;
   uint64_t slot_bytes_;
+  MemoryPromise promise_;
   std::atomic<bool> stopping_ = false;
   std::thread populating_;
 };

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
+#include "ckpt/memory_room.h"
 #include "ckpt/parallel.h"
 #include "text/json_fields.h"
 
@@ -108,6 +109,10 @@ Result<Snapshot> copy_slot(const Peer& peer, const SlotName& slot) {
                 .memory = memory};
   std::erase_if(copy.receipt.files,
                 [&](const StoredFile& file) { return file.path == state_path(slot.rank); });
+  uint64_t size = 0;
+  for (const StoredFile& file : copy.receipt.files) size += file.bytes;
+  const MemoryPromise promise = TRY(
+      MemoryPromise::make(size, fmt::format("keeping a copy of rank {}'s checkpoint", slot.rank)));
   for (const StoredFile& file : copy.receipt.files) {
     std::string& bytes = (*memory)[file.path];
     bytes.resize(file.bytes);

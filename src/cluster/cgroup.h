@@ -21,4 +21,9 @@ struct CgroupLimits {
 // and v1. `root` stands in for "/".
 CgroupLimits read_cgroup_limits(const std::string& root);
 
+// Bytes that this process may still make present without something being killed for it: what the
+// kernel says is available, and what each control group leaves of its limit when its file cache is
+// given up. The tightest of them; nullopt where nothing is known.
+std::optional<Limit> read_memory_room(const std::string& root);
+
 }  // namespace shanty

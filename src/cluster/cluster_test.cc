@@ -1,3 +1,4 @@
+#include "cluster/cgroup.h"
 #include "cluster/cluster.h"
 
 #include <filesystem>
@@ -75,6 +76,33 @@ TEST(Cluster, CgroupV1LimitsCountAndItsNoLimitDoesNot) {
   const Cluster cluster = read_cluster(root.path());
   EXPECT_EQ(cluster.cpus, 1u);
   EXPECT_EQ(cluster.memory_bytes, 1ull << 30);
+}
+
+TEST(Cluster, RoomForMemoryIsWhatTheTightestGroupLeavesWithoutItsFileCache) {
+  FakeRoot root;
+  root.file("/proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 8000 kB\n");
+  EXPECT_EQ(read_memory_room(root.path())->value, 8000 * 1024);
+  root.file("/proc/self/cgroup", "0::/pod/c\n")
+      .file("/sys/fs/cgroup/pod/memory.max", "4000000\n")
+      .file("/sys/fs/cgroup/pod/memory.current", "3000000\n")
+      .file("/sys/fs/cgroup/pod/memory.stat", "anon 9\ninactive_file 500000\nactive_file 1000\n")
+      .file("/sys/fs/cgroup/pod/c/memory.max", "max\n")
+      .file("/sys/fs/cgroup/pod/c/memory.current", "3000000\n");
+  const auto room = read_memory_room(root.path());
+  EXPECT_EQ(room->value, 1501000);
+  EXPECT_EQ(room->from, "/sys/fs/cgroup/pod/memory.max");
+  root.file("/sys/fs/cgroup/pod/memory.current", "5000000\n");
+  EXPECT_LE(read_memory_room(root.path())->value, 1);
+}
+
+TEST(Cluster, RoomForMemoryInCgroupV1) {
+  FakeRoot root;
+  root.file("/proc/self/cgroup", "4:memory:/docker/x\n")
+      .file("/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "4000000\n")
+      .file("/sys/fs/cgroup/memory/docker/x/memory.usage_in_bytes", "1000000\n")
+      .file("/sys/fs/cgroup/memory/docker/x/memory.stat", "total_inactive_file 600000\n");
+  EXPECT_EQ(read_memory_room(root.path())->value, 3600000);
+  EXPECT_FALSE(read_memory_room(FakeRoot().path()));
 }
 
 TEST(Cluster, ShmSizeComesFromTheMountOrIsHalfTheMemory) {
