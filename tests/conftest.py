@@ -18,6 +18,12 @@ SHANTY = ROOT / "build" / "shanty"
 LIMIT_S = 120  # no single run of a test takes longer
 COUNTER = itertools.count()
 
+# Under nohup, or in the background of a script, these are ignored; programs that the tests start
+# would inherit that and, as they should, not end by them.
+for ignored in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
+
 
 def wait_until(condition, what: str, limit_s: float = 60.0):
     """Polls until `condition()` is true and returns its value; fails after limit_s."""

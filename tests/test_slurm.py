@@ -54,8 +54,11 @@ def log(directory: Path) -> str:
     return "".join(path.read_text() for path in directory.glob("tiny-*.log"))
 
 
+REPORT = ".shanty/tiny-*/run/report.json"
+
+
 def report(directory: Path) -> dict:
-    [path] = directory.glob(".shanty/tiny-*/run/report.json")
+    [path] = directory.glob(REPORT)
     return json.loads(path.read_text())
 
 
@@ -109,4 +112,5 @@ def test_scancel_lets_the_ranks_save_and_leaves_nothing(slurm, submit, tmp_path)
     slurm.wait(lambda: slurm.ask("squeue", "-h", "-j", job) == "", "the job is gone")
     slurm.wait(lambda: not slurm.processes("train.py"), "no rank is left")
     assert log(tmp_path).count(" saves") == 2, log(tmp_path)
+    slurm.wait(lambda: any(tmp_path.glob(REPORT)), "shanty has told how it ended")
     assert report(tmp_path)["outcome"] == "stopped"
