@@ -7,8 +7,8 @@
 
 namespace shanty::ckpt {
 
-// Memory that this process will make present little by little, and that is counted as taken from the
-// beginning. Thread-safe; what was not used is given back at the end.
+// Memory that this process will make present little by little, and that is counted as taken from
+// the beginning. Thread-safe; what was not used is given back at the end.
 class MemoryPromise {
  public:
   // An error that says what leaves how much where `bytes` would be more than may be made present

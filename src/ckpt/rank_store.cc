@@ -54,6 +54,7 @@ struct RankStore::Job {
   TimePoint began;
   uint64_t order = 0;  // its key in saves_
   std::atomic<bool> cancel = false;
+  Arrival arrival;
 };
 
 RankStore::~RankStore() { end_saves(); }
@@ -174,23 +175,23 @@ Status RankStore::save(Request request) {
   return {};
 }
 
-// First the copy, then the write: side by side the copy takes longer, and the trainer may wait for
-// it.
+// What has been copied is written at once. The state tells the trainer that it may go on, so it
+// stays kFilling until the copy has ended, also where writing failed before.
 void RankStore::run(const std::shared_ptr<Job>& job) {
-  const Status copied = copy(*job);
-  if (copied.ok()) keep(*job);
-  std::thread neighbour([&] {
+  std::thread copying([&] {
+    const Status copied = copy(*job);
+    if (copied.ok()) keep(*job);
+    job->arrival.end(copied);
     const Request& request = job->request;
     if (!copied.ok()) return refuse_copies(*request.channel, request.id);
     // Best effort: without it a dead node costs what is not on storage yet.
     discard(keep_neighbours_copy(*job), "storage has the checkpoint too");
   });
-  Status status = write(*job, copied);
-  if (!copied.ok()) status = copied;
+  Status status = write(*job);
   const std::string error = status.ok() ? "" : status.error().message;
   // Before the other ranks have copied theirs, for which the neighbour's copy waits.
   if (!status.ok()) set(*job, SlotState::kFailed, error);
-  neighbour.join();
+  copying.join();
   {
     const std::lock_guard lock(mutex_);
     if (job->arena == arena_) busy_[job->request.slot] = false;
@@ -231,40 +232,53 @@ Status RankStore::copy(Job& job) {
                      job.arena->slot(job.request.slot) + layout.layout.piece_offsets[index],
                      elements * spec.element_bytes});
   }
-  return pull_memory(job.request.pid, pulls, job.request.threads);
+  return pull_memory(job.request.pid, std::move(pulls), job.request.threads, &job.arrival);
 }
 
-Status RankStore::write(Job& job, const Status& copied) {
+Status RankStore::write_files(Job& job, const json& place, Receipt& receipt) {
+  const Request& request = job.request;
+  const std::string directory = json_string(place, "path");
+  const LinkSource source = json_bool(place, "link", true) ? committed() : LinkSource{};
+  WriteOptions options{.threads = kWritesInFlight,
+                       .limit = request.limit,
+                       .cancel = &job.cancel,
+                       .arrival = &job.arrival};
+  for (size_t i = 0; i < receipt.files.size(); ++i) {
+    const FileImage& image = job.layout->layout.files[i];
+    const std::string_view bytes(job.arena->slot(request.slot) + image.slot_offset, image.bytes);
+    receipt.files[i] =
+        image.still
+            ? TRY(link_or_write_image(vfs_, directory, image.path, rank_, bytes, source, options))
+            : TRY(write_image(vfs_, directory, image.path, rank_, bytes, {}, options));
+  }
+  options.direct = false;
+  options.arrival = nullptr;
+  receipt.files.push_back(
+      TRY(write_image(vfs_, directory, state_path(rank_), rank_, request.state_json, {}, options)));
+  return sync_written(vfs_, directory, receipt.files);
+}
+
+Result<json> RankStore::ask_directory(const Job& job) const {
+  const auto place =
+      parse_json(TRY(job.request.channel->ask("dir", key_of(job.request.id), "", kDirectoryLimit)));
+  if (!place || !place->is_object()) return Error{"rank 0's answer is no JSON"};
+  return *place;
+}
+
+Status RankStore::write(Job& job) {
   const Request& request = job.request;
   ChannelClient& channel = *request.channel;
   const std::string key = key_of(request.id);
-  const auto place = parse_json(TRY(channel.ask("dir", key, "", kDirectoryLimit)));
-  if (!place || !place->is_object()) return Error{"rank 0's answer is no JSON"};
-  const std::string directory = json_string(*place, "path");
-  const WriteOptions options{
-      .threads = kWritesInFlight, .limit = request.limit, .cancel = &job.cancel};
   Receipt receipt = make_receipt(*job.layout, rank_);
-  const LinkSource source = json_bool(*place, "link", true) ? committed() : LinkSource{};
-  const auto write_all = [&]() -> Status {
-    for (size_t i = 0; i < receipt.files.size(); ++i) {
-      const FileImage& image = job.layout->layout.files[i];
-      const std::string_view bytes(job.arena->slot(request.slot) + image.slot_offset, image.bytes);
-      receipt.files[i] =
-          image.still
-              ? TRY(link_or_write_image(vfs_, directory, image.path, rank_, bytes, source, options))
-              : TRY(write_image(vfs_, directory, image.path, rank_, bytes, {}, options));
-    }
-    WriteOptions plain = options;
-    plain.direct = false;
-    receipt.files.push_back(
-        TRY(write_image(vfs_, directory, state_path(rank_), rank_, request.state_json, {}, plain)));
-    return sync_written(vfs_, directory, receipt.files);
-  };
-  if (const Status written = copied.ok() ? write_all() : copied; !written.ok()) {
+  const auto place = ask_directory(job);
+  Status written = place.ok() ? write_files(job, *place, receipt) : place.error();
+  const Status copied = job.arrival.wait_for_end();
+  if (!copied.ok()) written = copied;
+  if (!written.ok() && place.ok()) {
     const auto before = channel.ask("fail", key, written.error().message, kDirectoryLimit);
-    if (before.ok() && !before->empty()) return Error{*before};
-    return written;
+    if (copied.ok() && before.ok() && !before->empty()) written = Error{*before};
   }
+  TRY_STATUS(written);
   if (job.cancel) return Error{"the save was given up"};
   set(job, SlotState::kDurable);
   const json body{{"receipt", encode_receipt(receipt)}, {"global", request.global_json}};

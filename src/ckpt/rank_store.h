@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <sys/types.h>
 
 #include "base/clock.h"
@@ -142,8 +144,10 @@ class RankStore {
   void run(const std::shared_ptr<Job>& job);
   Status copy(Job& job);
   void keep(Job& job);
-  // Where `copied` is an error, tells the other ranks of it.
-  Status write(Job& job, const Status& copied);
+  // Writes what arrives. An error, of the copy too, is told to the other ranks.
+  Status write(Job& job);
+  Result<nlohmann::json> ask_directory(const Job& job) const;
+  Status write_files(Job& job, const nlohmann::json& place, Receipt& receipt);
   Status keep_neighbours_copy(const Job& job);
   LinkSource committed() const;
   void note_committed(LinkSource source, const RankLayout& layout);

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "ckpt/manifest.h"
+#include "ckpt/arrival.h"
 #include "ckpt/rate_limit.h"
 #include "ckpt/vfs.h"
 
@@ -59,6 +60,7 @@ struct WriteOptions {
   bool direct = true;          // false: the image may not be read beyond its end
   RateLimit* limit = nullptr;  // nullptr = none
   const std::atomic<bool>* cancel = nullptr;
+  Arrival* arrival = nullptr;  // of the images' bytes; nullptr = all are there
 };
 
 // One file of a rank from memory: `image` begins at a multiple of 4096 and may be read up to the

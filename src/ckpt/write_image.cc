@@ -20,8 +20,9 @@ static_assert(kWriteBytes % kChunkBytes == 0);
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Writes one image by several threads, each taking the next 4 MiB, while one takes the checksums:
-// the storage never waits for these, and memory is passed over once for both kinds.
+// Writes one image by several threads, each taking the next 4 MiB as soon as it is there, while one
+// takes the checksums: the storage never waits for these, and memory is passed over once for both
+// kinds. They wait until all is there, since a trainer may wait for that.
 class ImageWriter {
  public:
   ImageWriter(VfsFile& file, std::string_view image, bool padded, const WriteOptions& options)
@@ -51,6 +52,7 @@ class ImageWriter {
 
  private:
   void add_checksums(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
+    if (options_.arrival != nullptr && !options_.arrival->wait_for_end().ok()) return;
     const bool compute = crcs.empty();
     for (uint64_t at = 0; at < image_.size() && !failed_.load(); at += kChunkBytes) {
       const std::string_view chunk = image_.substr(at, kChunkBytes);
@@ -70,6 +72,9 @@ class ImageWriter {
 
   Status write_part(uint64_t at) {
     const std::string_view part = image_.substr(at, kWriteBytes);
+    if (options_.arrival != nullptr) {
+      TRY_STATUS(options_.arrival->wait_for(part.data() + part.size()));
+    }
     if (!may_write(part.size())) return Error{"the save was cancelled"};
     const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
     return file_.write_at(at, {part.data(), size});
@@ -149,6 +154,7 @@ Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_
   if (before == source.files.end()) {
     return write_image(vfs, in_progress_dir, path, rank, image, {}, options);
   }
+  if (options.arrival != nullptr) TRY_STATUS(options.arrival->wait_for_end());
   Xxh3 xxh3;
   xxh3.add(image);
   StoredFile stored{.path = path,
