@@ -23,6 +23,8 @@
 #include "agent/worker_set.h"
 #include "base/random.h"
 #include "gang/agent.h"
+#include "base/signal_name.h"
+#include "base/units.h"
 #include "gang/agent_state.h"
 #include "net/address.h"
 #include "net/parent_watch.h"

@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 
 #include "coordinator/account.h"
+#include "base/from_seconds.h"
+#include "base/signal_name.h"
 #include "coordinator/live_state_name.h"
 #include "gang/coordinator.h"
 #include "gang/coordinator_state.h"

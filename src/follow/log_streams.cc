@@ -10,14 +10,13 @@
 
 #include "base/clock.h"
 #include "follow/log_tail.h"
+#include "follow/patience.h"
 
 namespace shanty::follow {
 namespace {
 
 constexpr Duration kAgainAfter = std::chrono::milliseconds(500);
 constexpr Duration kLongestAgain = std::chrono::seconds(10);  // it doubles from failure to failure
-// Of failures in a row; a watch gives up at about the same time.
-constexpr Duration kGiveUpAfter = std::chrono::minutes(8);
 
 bool has_output(const PodState& pod) {
   const ContainerState* trainer = pod.trainer();

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "follow/patience.h"
+
 namespace shanty::follow {
 
 Status Replacements::want(const std::string& pod, TimePoint now) {

@@ -18,7 +18,6 @@ class Replacements {
   using Make = std::function<kube::ApiStatus(const std::string& pod)>;
   static constexpr Duration kFirstWait = std::chrono::seconds(1);
   static constexpr Duration kLongestWait = std::chrono::seconds(15);
-  static constexpr Duration kGiveUpAfter = std::chrono::minutes(8);  // as the watches do
 
   // An empty `make`: pods that others replace.
   Replacements(Make make, uint64_t max) : make_(std::move(make)), max_(max) {}

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include <string.h>
-
+#include "base/signal_name.h"
 #include "base/units.h"
 
 namespace shanty::gang {
@@ -13,11 +12,6 @@ constexpr size_t kMaxListed = 8;
 constexpr size_t kMaxErrorInSentence = 200;
 
 }  // namespace
-
-std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
-}
 
 std::string describe_end(const WorkerExit& exit) {
   if (exit.signal == 0) return std::string(kExitedWords) + std::to_string(exit.exit_code);

@@ -15,8 +15,6 @@ namespace shanty::gang {
 // How describe_end begins for a worker that ended by itself.
 inline constexpr std::string_view kExitedWords = "exited with code ";
 
-// "SIGKILL"; "signal 40" for those without a name.
-std::string signal_name(int signal);
 // "killed by SIGKILL", "killed by SIGKILL (out of memory)", "exited with code 3".
 std::string describe_end(const WorkerExit& exit);
 // "rank 1 (node rank 0, hostA) was killed by SIGSEGV at step 30: first line of its error".

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/base64.h"
+#include "base/signal_name.h"
 #include "kube/rfc3339.h"
 #include "net/address.h"
 #include "os/capture.h"

@@ -16,6 +16,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "base/signal_name.h"
 #include "base/units.h"
 #include "cluster/cluster.h"
 #include "cluster/visible_gpus.h"

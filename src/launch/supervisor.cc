@@ -17,6 +17,7 @@
 #include "base/budget.h"
 #include "base/clock.h"
 #include "coordinator/coordinator_shell.h"
+#include "base/signal_name.h"
 #include "coordinator/coordinator_spec.h"
 #include "net/address.h"
 #include "net/signal_watch.h"

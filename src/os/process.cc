@@ -262,12 +262,6 @@ Result<std::string> own_executable() {
   return std::string(buffer.data(), static_cast<size_t>(n));
 }
 
-std::string signal_name(int signal) {
-  const char* abbreviation = sigabbrev_np(signal);
-  if (abbreviation == nullptr) return "signal " + std::to_string(signal);
-  return std::string("SIG") + abbreviation;
-}
-
 std::string host_name() {
   std::array<char, 256> buffer{};
   if (::gethostname(buffer.data(), buffer.size() - 1) != 0) return "unknown";

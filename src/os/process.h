@@ -57,9 +57,6 @@ const std::string* find_variable(const std::vector<std::string>& env, const std:
 // Where this program's file lies.
 Result<std::string> own_executable();
 
-// "SIGKILL" for 9, "signal 50" for what has no name.
-std::string signal_name(int signal);
-
 std::string host_name();
 
 }  // namespace shanty

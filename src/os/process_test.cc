@@ -111,10 +111,5 @@ TEST(Descendants, AreFoundThroughAllLevels) {
   ::waitpid(*pid, nullptr, 0);
 }
 
-TEST(SignalName, NamesKnownSignals) {
-  EXPECT_EQ(signal_name(9), "SIGKILL");
-  EXPECT_EQ(signal_name(50), "signal 50");
-}
-
 }  // namespace
 }  // namespace shanty
