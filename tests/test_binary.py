@@ -41,6 +41,14 @@ def test_usage_errors_have_exit_code_2_and_name_the_way_out():
         assert result.stdout + result.stderr
 
 
+def test_a_result_that_cannot_be_written_is_no_success():
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([SHANTY, "schema"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 3 and "stdout" in result.stderr, result
+    shut = subprocess.run([SHANTY, "plan", "/no/job.yaml"], stderr=open("/dev/full", "w"))
+    assert shut.returncode == 2
+
+
 def test_every_verb_has_help_with_examples():
     overview = shanty("--help").stdout
     verbs = [line.split()[0] for line in overview.splitlines() if line.startswith("  ")]

@@ -1,14 +1,18 @@
 """`shanty run`: what a job sees, how it ends, what it leaves behind."""
 
+import ctypes
+import fcntl
 import json
 import os
+import resource
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
-from conftest import shanty, wait_until
+from conftest import SHANTY, shanty, wait_until
 
 IDENTITY = """
     import os, sys
@@ -444,6 +448,18 @@ def test_output_goes_nowhere_where_there_is_no_stdout(start, script, tmp_path):
         if path.is_file() and "logs" not in path.parts:
             assert b"rank 0 done" not in path.read_bytes(), path
     assert run.log(0) == b"rank 0 ready\nrank 0 done\n"
+
+
+def test_a_reader_that_had_enough_does_not_fail_the_job(script, tmp_path):
+    """As in `shanty run train.py 2>&1 | head -1`: the report finds nobody to take it."""
+    command = subprocess.Popen(
+        [SHANTY, "run", "--run-dir", tmp_path / "run", "--python", sys.executable,
+         script("print('done')")],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    command.stdout.readline()
+    command.stdout.close()
+    assert command.wait(60) == 0
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["outcome"] == "succeeded"
 
 
 def test_an_existing_run_directory_is_refused(start, script, tmp_path):

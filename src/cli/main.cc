@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/exit_codes.h"
+#include "cli/output.h"
 #include "cli/verb_table.h"
 
 namespace shanty {
@@ -63,11 +64,20 @@ int run_main(int argc, char** argv) {
   return verb->run(argc - 1, argv + 1);
 }
 
+// A result that did not get to where it was sent is no success; a reader that had enough is.
+int check_stdout(int code) {
+  const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (is_whole || Output().reader_gone()) return code;
+  fmt::print(stderr, "shanty: stdout could not be written whole: is the disk full?\n");
+  return code == kExitDone ? kExitEnvironment : code;
+}
+
 }  // namespace
 }  // namespace shanty
 
 int main(int argc, char** argv) {
   shanty::open_missing_descriptors();
   std::signal(SIGPIPE, SIG_IGN);
-  return shanty::run_main(argc, argv);
+  std::signal(SIGXFSZ, SIG_IGN);
+  return shanty::check_stdout(shanty::run_main(argc, argv));
 }
