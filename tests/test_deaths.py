@@ -2,12 +2,16 @@
 
 import os
 import random
+import resource
 import shutil
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
-from conftest import SHANTY, wait_until
+from conftest import SHANTY, free_port, processes_with, wait_until
 
 WORKER = """
     import os, subprocess, sys, time
@@ -191,3 +195,108 @@ def test_a_checkpoint_engine_that_always_dies_is_not_started_for_ever(start, scr
     assert b"refused after" in run.stdout, run.describe()
     assert b"not started again" in run.stderr, run.describe()
     run.assert_nothing_left()
+
+
+def rank_of(pid):
+    with open(f"/proc/{pid}/environ", "rb") as environ:
+        words = environ.read().split(b"\0")
+    return int(next(word for word in words if word.startswith(b"RANK=")).split(b"=")[1])
+
+
+def is_zombie(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_of_deaths_that_are_found_together_the_kill_is_the_cause(start, script, tmp_path):
+    """An agent that is held up finds the killed rank and those that felt it dead at one look."""
+    run = start("--nproc-per-node", 2, script("""
+        import os, sys, time
+        first = os.environ["SHANTY_GENERATION"] == "1"
+        print("ready", flush=True)
+        while first:
+            time.sleep(0.01)
+            if os.environ["RANK"] == "0" and os.path.exists(sys.argv[1]):
+                raise RuntimeError("Connection closed by peer")
+    """), tmp_path / "felt")
+    wait_until(generations_ready(run, 1, 2), "the first generation is up")
+    ranks = {rank_of(pid): pid for pid in workers(run)}
+    agent = run.part("agent")
+    os.kill(agent, signal.SIGSTOP)
+    os.kill(ranks[1], signal.SIGKILL)
+    (tmp_path / "felt").touch()
+    wait_until(lambda: is_zombie(ranks[0]) and is_zombie(ranks[1]), "both ranks are dead")
+    os.kill(agent, signal.SIGCONT)
+    run.wait()
+    assert run.code == 0, run.describe()
+    report = run.report()
+    assert report["generations"] == 2, report
+    assert [(f["rank"], f["reason"]) for f in report["failures"]] == [(1, "killed by SIGKILL")]
+
+
+def test_who_was_dead_before_a_stop_came_did_not_end_by_it(start, script, tmp_path):
+    """The stop and the word of the death wait side by side for an agent that was held up."""
+    run = start("--nnodes", 2, "--max-restarts", 1, script("""
+        import os, sys, time
+        rank = os.environ["RANK"]
+        first = os.environ["SHANTY_GENERATION"] == "1"
+        print("ready", flush=True)
+        while first:
+            time.sleep(0.01)
+            if os.path.exists(sys.argv[1] + rank):
+                raise RuntimeError("Connection closed by peer" if rank == "0" else "mine")
+    """), tmp_path / "die")
+    wait_until(generations_ready(run, 1, 2), "the first generation is up")
+    ranks = {rank_of(pid): pid for pid in workers(run)}
+    with open(f"/proc/{ranks[1]}/stat") as stat:
+        agent = int(stat.read().rpartition(")")[2].split()[1])
+    os.kill(agent, signal.SIGSTOP)
+    (tmp_path / "die1").touch()
+    wait_until(lambda: is_zombie(ranks[1]), "rank 1 is dead")
+    (tmp_path / "die0").touch()
+    wait_until(lambda: run.has_event("stopping", source="coordinator"), "the stop is on its way")
+    os.kill(agent, signal.SIGCONT)
+    run.wait()
+    assert run.code == 0, run.describe()
+    assert [(f["rank"], f["first_error"]) for f in run.report()["failures"]] == [
+        (1, "RuntimeError: mine")]
+
+
+def test_a_kill_is_the_cause_though_its_process_ends_last(start, script, tmp_path):
+    """As one does whose GPU has to be given back first; here a tracer holds the dying process."""
+    run = start("--nproc-per-node", 2, script("""
+        import ctypes, os, sys, time
+        libc = ctypes.CDLL(None, use_errno=True)
+        first = os.environ["SHANTY_GENERATION"] == "1"
+        libc.prctl(0x59616d61, -1, 0, 0, 0)  # anybody may trace this process, where Yama asks
+        print("ready", flush=True)
+        while first:
+            time.sleep(0.01)
+            if os.environ["RANK"] == "0" and os.path.exists(sys.argv[1]):
+                raise RuntimeError("Connection closed by peer")
+    """), tmp_path / "felt")
+    wait_until(generations_ready(run, 1, 2), "the first generation is up")
+    victim = next(pid for pid in workers(run) if rank_of(pid) == 1)
+    # PTRACE_SEIZE with PTRACE_O_TRACEEXIT: it stops when it is about to end, until it is let go.
+    tracer = subprocess.Popen([sys.executable, "-c", """
+import ctypes, os, sys
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+pid = int(sys.argv[1])
+if ptrace(0x4206, pid, None, 0x40) != 0:
+    sys.exit("cannot trace")
+print("holds", flush=True)
+sys.stdin.read()
+""", str(victim)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        if tracer.stdout.readline() != b"holds\n":
+            pytest.skip("this machine does not let a process trace another")
+        os.kill(victim, signal.SIGKILL)
+        (tmp_path / "felt").touch()
+        wait_until(lambda: run.has_event("worker_failed", rank=0), "the one that felt it is dead")
+    finally:
+        tracer.communicate()
+    run.wait()
+    assert run.code == 0, run.describe()
+    report = run.report()
+    assert [(f["rank"], f["reason"]) for f in report["failures"]] == [(1, "killed by SIGKILL")]

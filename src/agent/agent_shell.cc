@@ -202,22 +202,33 @@ class AgentShell {
   }
 
   void on_child_signal() {
-    const auto ended = workers_.reap();
-    if (checkpoints_.pid() != 0 && workers_.bystander() == 0) checkpoints_.ended();
-    if (!ended.empty()) drain();
-    const bool out_of_memory = !ended.empty() && oom_.fired();
-    for (const WorkerSet::Ended& end : ended) tell_end(end, out_of_memory);
+    reap();
     if (killing_) workers_.kill_orphans();
     check_gone();
   }
 
-  void tell_end(const WorkerSet::Ended& end, bool out_of_memory) {
+  void reap() {
+    const auto ended = workers_.reap();
+    if (checkpoints_.pid() != 0 && workers_.bystander() == 0) checkpoints_.ended();
+    if (ended.empty()) return;
+    drain();
+    const bool out_of_memory = oom_.fired();
+    gang::WorkersEnded event{.generation = workers_.world().generation};
+    for (const WorkerSet::Ended& end : ended) {
+      event.exits.push_back(make_exit(end, out_of_memory));
+      record_exit(workers_.workers()[end.index], event.exits.back());
+    }
+    handle(event);
+  }
+
+  gang::WorkerExit make_exit(const WorkerSet::Ended& end, bool out_of_memory) {
     const Worker& worker = workers_.workers()[end.index];
     const uint64_t generation = workers_.world().generation;
     gang::WorkerExit exit{.local_rank = worker.local_rank,
                           .rank = worker.rank,
                           .exit_code = end.child.exit_code,
                           .signal = end.child.signal,
+    reap();  // who is dead already did not end because of what this says
                           .out_of_memory = out_of_memory && end.child.signal == SIGKILL,
                           .step = monitor_.last_step(worker.local_rank).value_or(gang::kNoStep),
                           .phase = monitor_.phase(workers_, worker.local_rank),
@@ -228,8 +239,7 @@ class AgentShell {
       exit.error = error.text;
       exit.error_unix_ns = error.unix_ns;
     }
-    record_exit(worker, exit);
-    handle(gang::WorkerEnded{generation, exit});
+    return exit;
   }
 
   void check_gone() {

@@ -41,6 +41,7 @@ bool all_succeeded(const AgentState& s) {
 
 void kill_workers(Turn& t) {
   t.actions.emplace_back(SignalWorkers{.kill = true});
+  t.s.killed = true;
   t.s.kill_at = t.now.mono + kKillRepeat;
 }
 
@@ -70,6 +71,7 @@ void start(Turn& t, const World& world) {
   s.world = world;
   s.exits.clear();
   s.kill_at.reset();
+  s.killed = false;
   if (world.node_rank == 0 && world.master_port == s.free_port) s.free_port = 0;
   t.actions.emplace_back(StartWorkers{world});
   t.report = true;
@@ -104,9 +106,15 @@ void on_directive(Turn& t, const Directive& d) {
   }
 }
 
+// Whether a stop of ours explains the end. A SIGKILL before we sent any is a stranger's: a process
+// with much memory may take long to die of what its neighbours have felt by then.
+bool was_requested(const AgentState& s, const WorkerExit& exit) {
+  return s.phase == AgentPhase::kStopping && (exit.signal != SIGKILL || s.killed);
+}
+
 void add_exit(AgentState& s, WorkerExit exit) {
   exit.rank = s.world.first_rank + exit.local_rank;
-  exit.requested = exit.requested || s.phase == AgentPhase::kStopping;
+  exit.requested = exit.requested || was_requested(s, exit);
   s.exits.push_back(std::move(exit));
 }
 
@@ -115,18 +123,39 @@ bool has_ended(const AgentState& s, int local_rank) {
                      [&](const WorkerExit& e) { return e.local_rank == local_rank; });
 }
 
-void on_worker_ended(Turn& t, const WorkerEnded& event) {
+// Of what was found at one look only a worker's own words say when it ended. One that left none may
+// have been the first.
+void date_silent_ends(std::vector<WorkerExit>& exits) {
+  int64_t first_ns = 0;
+  for (const WorkerExit& exit : exits) {
+    if (exit.error_unix_ns == 0) continue;
+    first_ns = first_ns == 0 ? exit.error_unix_ns : std::min(first_ns, exit.error_unix_ns);
+  }
+  for (WorkerExit& exit : exits) {
+    if (exit.failed() && exit.error_unix_ns == 0) exit.error_unix_ns = first_ns;
+  }
+}
+
+// All that ended before the stop that the first of them brings about: none of it was asked for.
+void on_workers_ended(Turn& t, WorkersEnded event) {
   AgentState& s = t.s;
   if (!s.has_workers() || event.generation != s.world.generation) return;
-  const int local_rank = event.exit.local_rank;
-  if (local_rank < 0 || local_rank >= s.world.local_size || has_ended(s, local_rank)) return;
-  add_exit(s, event.exit);
+  std::erase_if(event.exits, [&](const WorkerExit& exit) {
+    return exit.local_rank < 0 || exit.local_rank >= s.world.local_size ||
+           has_ended(s, exit.local_rank);
+  });
+  if (event.exits.empty()) return;
+  date_silent_ends(event.exits);
+  for (const WorkerExit& exit : event.exits) add_exit(s, exit);
   t.report = true;
+  const auto failed = std::find_if(event.exits.begin(), event.exits.end(),
+                                   [](const WorkerExit& exit) { return exit.failed(); });
   if (s.phase == AgentPhase::kStopping) {
     if (all_ended(s)) kill_workers(t);
-  } else if (event.exit.failed()) {
+  } else if (failed != event.exits.end()) {
     begin_stop(t, s.config.restart_grace,
-               "rank " + std::to_string(s.exits.back().rank) + " " + describe_end(event.exit));
+               "rank " + std::to_string(s.world.first_rank + failed->local_rank) + " " +
+                   describe_end(*failed));
   } else if (all_ended(s)) {
     s.kill_at = t.now.mono + s.config.restart_grace;
   }
@@ -221,7 +250,7 @@ void dispatch(Turn& t, const AgentEvent& event) {
   struct Visitor {
     Turn& t;
     void operator()(const DirectiveReceived& e) { on_directive(t, e.directive); }
-    void operator()(const WorkerEnded& e) { on_worker_ended(t, e); }
+    void operator()(const WorkersEnded& e) { on_workers_ended(t, e); }
     void operator()(const WorkersGone& e) { on_workers_gone(t, e); }
     void operator()(const StartFailed& e) { on_start_failed(t, e); }
     void operator()(const LeaveRequested& e) { leave(t, Outcome::kStopped, e.reason, e.signal); }

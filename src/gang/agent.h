@@ -33,10 +33,11 @@ struct AgentConfig {
 struct DirectiveReceived {
   Directive directive;
 };
-// One worker ended. `exit.rank` and `exit.requested` are filled in by the state machine.
-struct WorkerEnded {
+// Workers that were found ended at one look; in which order they ended nobody knows. `rank` and
+// `requested` of their exits are filled in by the state machine.
+struct WorkersEnded {
   Generation generation = 0;
-  WorkerExit exit;
+  std::vector<WorkerExit> exits;
 };
 // No process of that generation is left on the node, descendants included.
 struct WorkersGone {
@@ -57,7 +58,7 @@ struct LeaveRequested {
 struct PortReserved {
   uint16_t port = 0;
 };
-using AgentEvent = std::variant<DirectiveReceived, WorkerEnded, WorkersGone, StartFailed,
+using AgentEvent = std::variant<DirectiveReceived, WorkersEnded, WorkersGone, StartFailed,
                                 LeaveRequested, PortReserved, Tick>;
 
 struct StartWorkers {

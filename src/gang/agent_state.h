@@ -34,6 +34,7 @@ struct AgentState {
   World world;
   std::vector<WorkerExit> exits;
   std::optional<TimePoint> kill_at;  // when everything that is left gets SIGKILL
+  bool killed = false;               // it got it
 
   std::optional<Departure> departure;
   bool exited = false;

@@ -50,7 +50,8 @@ struct AgentTest : ::testing::Test {
     step(DirectiveReceived{directive(wish, generation)});
   }
   void worker_ends(int local_rank, int signal, int code = 0, Generation generation = 1) {
-    step(WorkerEnded{generation, {.local_rank = local_rank, .exit_code = code, .signal = signal}});
+    step(WorkersEnded{generation,
+                      {{.local_rank = local_rank, .exit_code = code, .signal = signal}}});
   }
   Report report() const { return asked.last<SendReport>().report; }
 };
@@ -148,6 +149,33 @@ TEST_F(AgentTest, AFailureStopsTheNeighboursAtOnce) {
   EXPECT_TRUE(asked.last<SignalWorkers>().kill) << "no rank is left, only strays can be";
   step(WorkersGone{1});
   EXPECT_EQ(report().phase, AgentPhase::kIdle);
+}
+
+// An agent that was held up finds several dead at once, and the kernel tells no order.
+TEST_F(AgentTest, EndsThatWereFoundTogetherAreNoneOfItsDoing) {
+  tell(Wish::kRun, 1);
+  step(WorkersEnded{1,
+                    {{.local_rank = 0, .exit_code = 1, .error_unix_ns = 500, .error = "reset"},
+                     {.local_rank = 1, .signal = SIGKILL}}});
+  ASSERT_EQ(report().exits.size(), 2u);
+  EXPECT_FALSE(report().exits[0].requested);
+  EXPECT_FALSE(report().exits[1].requested);
+  EXPECT_EQ(report().exits[1].error_unix_ns, 500) << "it may have been the first";
+}
+
+TEST_F(AgentTest, AKillThatItDidNotSendWasNotRequested) {
+  tell(Wish::kRun, 1);
+  worker_ends(0, 0, 1);
+  worker_ends(1, SIGKILL);
+  EXPECT_FALSE(report().exits[1].requested) << "only SIGTERM was sent by then";
+}
+
+TEST_F(AgentTest, AKillAfterTheGraceWasRequested) {
+  tell(Wish::kRun, 1);
+  worker_ends(0, 0, 1);
+  tick_after(5000);
+  worker_ends(1, SIGKILL);
+  EXPECT_TRUE(report().exits[1].requested);
 }
 
 TEST_F(AgentTest, KillsWhatOutlivesTheGraceAndAgainUntilItIsGone) {

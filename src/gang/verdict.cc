@@ -86,6 +86,18 @@ bool is_likelier(const Candidate& a, const Candidate& b) {
   return rank_of(a) < rank_of(b);
 }
 
+// Who speaks of a peer's death felt it, and counts only where nobody else is known to have ended,
+// however late: a process with much memory, or a GPU, takes seconds to die of a SIGKILL.
+std::vector<const Candidate*> possible_causes(std::span<const Candidate> candidates) {
+  std::vector<const Candidate*> causes;
+  for (const Candidate& c : candidates) {
+    if (counts(c)) causes.push_back(&c);
+  }
+  const auto is_effect = [](const Candidate* c) { return kind_of(*c) == Kind::kPeerDeath; };
+  if (!std::all_of(causes.begin(), causes.end(), is_effect)) std::erase_if(causes, is_effect);
+  return causes;
+}
+
 std::string repeated_text(const Failure& f) {
   std::string text = "rank " + std::to_string(f.rank) + " failed twice";
   text += f.step == kNoStep ? " before its first step" : " at step " + std::to_string(f.step);
@@ -115,19 +127,15 @@ std::string budget_text(const RestartRules& rules, const std::string& what) {
 
 std::optional<Failure> choose_root_cause(std::span<const Candidate> candidates,
                                          Generation generation) {
-  int64_t earliest_ns = 0;
-  bool any = false;
-  for (const Candidate& c : candidates) {
-    if (!counts(c)) continue;
-    earliest_ns = any ? std::min(earliest_ns, c.unix_ns) : c.unix_ns;
-    any = true;
+  const std::vector<const Candidate*> causes = possible_causes(candidates);
+  if (causes.empty()) return std::nullopt;
+  const Candidate* earliest = *std::min_element(
+      causes.begin(), causes.end(),
+      [](const Candidate* a, const Candidate* b) { return a->unix_ns < b->unix_ns; });
+  const Candidate* best = earliest;
+  for (const Candidate* c : causes) {
+    if (c->unix_ns <= earliest->unix_ns + kSameEventNs && is_likelier(*c, *best)) best = c;
   }
-  const Candidate* best = nullptr;
-  for (const Candidate& c : candidates) {
-    if (!counts(c) || c.unix_ns > earliest_ns + kSameEventNs) continue;
-    if (best == nullptr || is_likelier(c, *best)) best = &c;
-  }
-  if (best == nullptr) return std::nullopt;
   return failure_of(*best, generation);
 }
 

@@ -26,7 +26,8 @@ struct Candidate {
   int64_t unix_ns = 0;
 };
 
-// Failures this close to the earliest are taken as one event; their kind decides among them.
+// Failures this close to the earliest are taken as one event; their kind decides among them. Words
+// about a peer's death are no cause where any other is known.
 inline constexpr int64_t kSameEventNs = 1'000'000'000;
 
 // The cause among `candidates`; requested ends are nobody's fault. nullopt when none remains.

@@ -107,7 +107,7 @@ void Simulation::handle(const Event& e) {
       return worker_event(e);
     case What::kExitSeen:
       if (host_for(e)) {
-        step_host(e.host, WorkerEnded{e.generation, exits_.take(e.payload)});
+        step_host(e.host, WorkersEnded{e.generation, {exits_.take(e.payload)}});
       }
       return;
     case What::kAllGone: {
