@@ -462,6 +462,20 @@ def test_a_reader_that_had_enough_does_not_fail_the_job(script, tmp_path):
     assert json.loads((tmp_path / "run" / "report.json").read_text())["outcome"] == "succeeded"
 
 
+def test_no_output_is_lost_in_a_pipe_that_does_not_block(script, tmp_path):
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETFL, os.O_NONBLOCK)
+    command = subprocess.Popen(
+        [SHANTY, "run", "-q", "--run-dir", tmp_path / "run", "--no-python", "seq", "200000"],
+        stdout=write_end)
+    os.close(write_end)
+    wait_until((tmp_path / "run" / "report.json").exists, "the job is over, and the pipe is full")
+    with os.fdopen(read_end, "rb") as output:
+        lines = output.read().split()
+    assert command.wait(60) == 0
+    assert lines == [b"%d" % i for i in range(1, 200001)]
+
+
 def test_an_existing_run_directory_is_refused(start, script, tmp_path):
     first = start(script("print(1)")).wait()
     again = start(script("print(1)"))

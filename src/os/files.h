@@ -21,7 +21,7 @@ Status write_file_atomically(const std::string& path, std::string_view content);
 Status replace_file(const std::string& path, std::string_view content);
 Status make_directories(const std::string& path);
 bool file_exists(const std::string& path);
-Status write_all(int fd, std::string_view bytes);
+Status write_all(int fd, std::string_view bytes);  // waits where a non-blocking one is full
 
 // Names in a directory, sorted, without "." and "..". A missing directory is an error.
 Result<std::vector<std::string>> list_directory(const std::string& path);

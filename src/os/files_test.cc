@@ -1,6 +1,10 @@
 #include "os/files.h"
 
 #include <cstdlib>
+#include <thread>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +27,33 @@ TEST_F(FilesTest, AtomicWriteReplacesTheWholeContentAndLeavesNoTemporary) {
   ASSERT_TRUE(write_file_atomically(path("a"), "second").ok());
   EXPECT_EQ(*read_file(path("a"), 100), "second");
   EXPECT_EQ(*list_directory(directory_), std::vector<std::string>{"a"});
+}
+
+TEST_F(FilesTest, AFailedReplacementLeavesNoTemporary) {
+  ASSERT_TRUE(make_directories(path("a/full")).ok());
+  EXPECT_FALSE(replace_file(path("a"), "text").ok()) << "a directory cannot be replaced";
+  EXPECT_FALSE(write_file_atomically(path("a"), "text").ok());
+  EXPECT_EQ(*list_directory(directory_), std::vector<std::string>{"a"});
+}
+
+TEST_F(FilesTest, WritesAllIntoAPipeThatDoesNotBlock) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  ::fcntl(read_end.get(), F_SETFL, 0);
+  const std::string text(size_t{4} << 20, 'x');
+  size_t taken = 0;
+  std::thread reader([&] {
+    char buffer[4096];
+    for (ssize_t n; (n = ::read(read_end.get(), buffer, sizeof buffer)) > 0;) {
+      taken += static_cast<size_t>(n);
+    }
+  });
+  EXPECT_TRUE(write_all(write_end.get(), text).ok());
+  write_end.reset();
+  reader.join();
+  EXPECT_EQ(taken, text.size());
 }
 
 TEST_F(FilesTest, ReadRefusesFilesAboveTheLimit) {
