@@ -40,6 +40,17 @@ Status write_temporary(const std::string& path, std::string_view content, bool d
   return {};
 }
 
+// A failed attempt leaves nothing: on a full disk there is one every second.
+Status write_beside_and_rename(const std::string& path, std::string_view content, bool durable) {
+  const std::string temporary = temporary_name(path);
+  Status status = write_temporary(temporary, content, durable);
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = errno_error("renaming onto " + path);
+  }
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
+}
+
 }  // namespace
 
 void Fd::reset() {
@@ -66,9 +77,7 @@ Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
 }
 
 Status write_file_atomically(const std::string& path, std::string_view content) {
-  const std::string temporary = temporary_name(path);
-  TRY_STATUS(write_temporary(temporary, content, true));
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return errno_error("renaming onto " + path);
+  TRY_STATUS(write_beside_and_rename(path, content, true));
   Fd directory(::open(parent_directory(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.valid() || ::fsync(directory.get()) != 0) {
     return errno_error("fsync of the directory of " + path);
@@ -77,10 +86,7 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
 }
 
 Status replace_file(const std::string& path, std::string_view content) {
-  const std::string temporary = temporary_name(path);
-  TRY_STATUS(write_temporary(temporary, content, false));
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return errno_error("renaming onto " + path);
-  return {};
+  return write_beside_and_rename(path, content, false);
 }
 
 Status make_directories(const std::string& path) {
