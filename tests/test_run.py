@@ -476,6 +476,11 @@ def test_no_output_is_lost_in_a_pipe_that_does_not_block(script, tmp_path):
     assert lines == [b"%d" % i for i in range(1, 200001)]
 
 
+def test_a_limit_that_no_clock_can_count_is_as_good_as_none(start):
+    run = start("--rdzv-conf", "timeout=99999999999", "--no-python", "true").wait()
+    assert run.code == 0, run.describe()
+
+
 def test_an_existing_run_directory_is_refused(start, script, tmp_path):
     first = start(script("print(1)")).wait()
     again = start(script("print(1)"))

@@ -21,6 +21,7 @@
 #include "agent/monitor.h"
 #include "agent/node_recorder.h"
 #include "agent/worker_set.h"
+#include "base/from_seconds.h"
 #include "base/random.h"
 #include "gang/agent.h"
 #include "base/signal_name.h"
@@ -49,18 +50,16 @@ uint64_t make_incarnation() {
   return value | 1;
 }
 
-Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
-
 gang::AgentConfig make_config(const AgentSpec& spec) {
   return {.incarnation = make_incarnation(),
           .node = host_name(),
           .wanted_node_rank = spec.wanted_node_rank,
           .slots = spec.slots,
           .address = spec.address,
-          .grace = seconds(spec.grace_s),
-          .restart_grace = seconds(spec.restart_grace_s),
-          .orphan_limit = seconds(spec.orphan_limit_s),
-          .first_contact_limit = seconds(spec.first_contact_limit_s)};
+          .grace = from_seconds(spec.grace_s),
+          .restart_grace = from_seconds(spec.restart_grace_s),
+          .orphan_limit = from_seconds(spec.orphan_limit_s),
+          .first_contact_limit = from_seconds(spec.first_contact_limit_s)};
 }
 
 std::vector<int> with_child_signal(std::vector<int> signals) {
@@ -287,7 +286,7 @@ class AgentShell {
              .generation = workers_.world().generation,
              .rank = done.rank,
              .text = done.text});
-      if (done.netcut_s) client_.drop_for(seconds(*done.netcut_s));
+      if (done.netcut_s) client_.drop_for(from_seconds(*done.netcut_s));
     }
   }
 

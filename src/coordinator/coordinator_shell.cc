@@ -29,17 +29,17 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr Duration kLiveEvery = std::chrono::seconds(1);
-
-Duration seconds(double s) { return Duration(static_cast<int64_t>(s * 1e9)); }
+// After a note. Notes come by the thousand when many ranks die, and live.json names every rank.
+constexpr Duration kLiveSoon = std::chrono::milliseconds(50);
 
 gang::CoordinatorConfig make_config(const CoordinatorSpec& spec, Account::Past past) {
   return {.node_count = spec.node_count,
           .max_restarts = spec.max_restarts,
-          .restart_window = seconds(spec.restart_window_s),
+          .restart_window = from_seconds(spec.restart_window_s),
           .restart_on_exit = spec.restart_on_exit,
-          .join_limit = seconds(spec.join_limit_s),
-          .stop_limit = seconds(spec.stop_limit_s),
-          .agent_grace = seconds(spec.agent_grace_s),
+          .join_limit = from_seconds(spec.join_limit_s),
+          .stop_limit = from_seconds(spec.stop_limit_s),
+          .agent_grace = from_seconds(spec.agent_grace_s),
           .master_addr = spec.master_addr,
           .master_port = spec.master_port,
           // Later lives start later, so their epochs are higher.
