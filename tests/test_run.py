@@ -481,6 +481,24 @@ def test_a_limit_that_no_clock_can_count_is_as_good_as_none(start):
     assert run.code == 0, run.describe()
 
 
+def test_ranks_keep_their_limit_of_descriptors_and_the_agent_takes_what_it_may(
+        start, script, tmp_path):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    go = tmp_path / "go"
+    run = start(script("""
+        import os, resource, sys, time
+        print("limits", *resource.getrlimit(resource.RLIMIT_NOFILE), "ready", flush=True)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
+    """), go, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard)))
+    ready(run, 1)
+    assert run.log(0) == f"limits 300 {hard} ready\n".encode()
+    for pid in (run.process.pid, run.part("agent"), run.part("coordinator")):
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    go.touch()
+    assert run.wait().code == 0, run.describe()
+
+
 def test_an_existing_run_directory_is_refused(start, script, tmp_path):
     first = start(script("print(1)")).wait()
     again = start(script("print(1)"))

@@ -410,3 +410,4 @@ int run_agent(const AgentSpec& spec) {
 }
 
 }  // namespace shanty
+  raise_descriptor_limit();

@@ -39,6 +39,7 @@ Result<Fd> stop_descriptor() {
 }  // namespace
 
 int run_engine(const EngineOptions& options) {
+  raise_descriptor_limit();
   std::signal(SIGINT, SIG_IGN);  // a Ctrl-C is for the trainers
   const auto stop = stop_descriptor();
   if (!stop) {

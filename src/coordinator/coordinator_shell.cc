@@ -243,6 +243,7 @@ int run_coordinator(const CoordinatorSpec& spec) {
   }
   const auto lock = SharedLock::take(run->lock());
   auto account = Account::open(*run);
+  raise_descriptor_limit();
   if (!lock.ok() || !account.ok()) {
     fmt::print(stderr, "shanty coordinator: {}\n",
                lock.ok() ? account.error().message : lock.error().message);

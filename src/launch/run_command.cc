@@ -130,6 +130,7 @@ int run_command(const RunConfig& config, const std::vector<std::string>& argv) {
   if (!token) return fail(token.error());
 
   announce(config, *run);
+  raise_descriptor_limit();
   Supervisor supervisor(config, *run, *token);
   Display display(config, *run);
   const auto result = supervisor.run();

@@ -7,10 +7,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +24,9 @@ namespace {
 
 constexpr size_t kProcFileLimitBytes = 1 << 20;
 constexpr size_t kMaxDescendants = 1 << 16;
+
+// What raise_descriptor_limit() found. As the limit itself, it belongs to the whole process.
+std::optional<rlim_t> given_descriptor_limit;
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> out;
@@ -88,6 +93,13 @@ void close_other_descriptors(const ChildPlan& plan) {
   }
 }
 
+void reset_descriptor_limit() {
+  rlimit limit{};
+  if (!given_descriptor_limit || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min(*given_descriptor_limit, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void reset_signals() {
   for (int signal = 1; signal < NSIG; ++signal) {
     if (signal != SIGKILL && signal != SIGSTOP) std::signal(signal, SIG_DFL);
@@ -112,6 +124,7 @@ void reset_signals() {
   }
   if (plan.pid_digits != nullptr) write_pid(plan.pid_digits);
   close_other_descriptors(plan);
+  reset_descriptor_limit();
   int remembered = ENOENT;
   for (const std::string& path : plan.candidates) {
     ::execve(path.c_str(), plan.argv_pointers.data(), plan.env_pointers.data());
@@ -197,6 +210,14 @@ Result<pid_t> spawn(const SpawnOptions& options) {
   if (n == 0) return pid;
   ::waitpid(pid, nullptr, 0);
   return errno_error(what, child_errno);
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (!given_descriptor_limit) given_descriptor_limit = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Result<Fd> open_pidfd(pid_t pid) {

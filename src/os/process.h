@@ -25,8 +25,14 @@ struct SpawnOptions {
 };
 
 // Forks and execs. Descriptors above 2 that are not named in inherited_fds are closed, signal
-// dispositions and the mask are reset. Fails when exec fails, with its reason.
+// dispositions and the mask are reset, and so is the limit of descriptors (see below). Fails when
+// exec fails, with its reason.
 Result<pid_t> spawn(const SpawnOptions& options);
+
+// Lets this process open as many descriptors as its hard limit allows. What spawn() starts gets the
+// limit that was there before, since programs that use select() rely on it. From the main thread,
+// before any spawn().
+void raise_descriptor_limit();
 
 // A descriptor that becomes readable when process `pid` ends. Fails when there is no such process.
 Result<Fd> open_pidfd(pid_t pid);

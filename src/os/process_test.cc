@@ -1,10 +1,12 @@
 #include "os/process.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +73,22 @@ TEST(Spawn, HandsDownOnlyTheNamedDescriptors) {
   const auto result = run_to_end(
       {.argv = {"sh", "-c", script}, .env = {"PATH=/usr/bin:/bin"}, .inherited_fds = {kept.get()}});
   EXPECT_EQ(result.output, "kept\ndropped\n");
+}
+
+TEST(Spawn, GivesTheLimitOfDescriptorsBackThatWasRaised) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = std::min<rlim_t>(200, before.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  raise_descriptor_limit();
+  rlimit raised{};
+  ::getrlimit(RLIMIT_NOFILE, &raised);
+  EXPECT_EQ(raised.rlim_cur, before.rlim_max);
+  const auto result =
+      run_to_end({.argv = {"sh", "-c", "ulimit -Sn"}, .env = {"PATH=/usr/bin:/bin"}});
+  EXPECT_EQ(result.output, std::to_string(low.rlim_cur) + "\n");
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(Pidfd, BecomesReadableWhenTheProcessIsKilled) {

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -19,9 +18,10 @@
 #include "cli/output.h"
 #include "cli/rank_list.h"
 #include "cli/run_choice.h"
-#include "text/json_fields.h"
+#include "os/process.h"
 #include "run/log_view.h"
 #include "run/log_watch.h"
+#include "text/json_fields.h"
 #include "text/terminal.h"
 
 namespace shanty {
@@ -86,14 +86,6 @@ std::optional<std::vector<int>> wanted_ranks(const LogsOptions& options) {
 std::optional<LogStream> wanted_stream(const LogsOptions& options) {
   if (options.stream.empty()) return std::nullopt;
   return options.stream == "err" ? LogStream::kStderr : LogStream::kStdout;
-}
-
-// Every open log takes two descriptors.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 std::string json_line(const MergedLine& line) {
@@ -166,7 +158,7 @@ int run_logs(int argc, char** argv) {
   const auto run = choose_run("logs", options.run);
   if (!run) return kExitUsage;
 
-  raise_descriptor_limit();
+  raise_descriptor_limit();  // each open log takes two
   LogViewOptions view;
   view.merge.ranks = *ranks;
   view.merge.generation = options.generation;
