@@ -499,6 +499,23 @@ def test_ranks_keep_their_limit_of_descriptors_and_the_agent_takes_what_it_may(
     assert run.wait().code == 0, run.describe()
 
 
+def test_live_state_is_not_written_for_every_single_note(start):
+    """With thousands of ranks that die together it would be written thousands of times."""
+    libc = ctypes.CDLL(None)
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    begin = time.monotonic()
+    run = start("--nnodes", 24, "--no-python", "true")
+    wait_until(run.dir.exists, "the run directory is there")
+    in_moved_to = 0x80
+    assert libc.inotify_add_watch(watch, os.fsencode(run.dir), in_moved_to) >= 0
+    run.wait()
+    took_s = time.monotonic() - begin
+    writes = os.read(watch, 1 << 20).count(b"live.json\0")
+    os.close(watch)
+    assert run.code == 0, run.describe()
+    assert 1 <= writes <= 3 + took_s / 0.05
+
+
 def test_an_existing_run_directory_is_refused(start, script, tmp_path):
     first = start(script("print(1)")).wait()
     again = start(script("print(1)"))

@@ -5,15 +5,16 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
 
-#include "coordinator/account.h"
 #include "base/from_seconds.h"
 #include "base/signal_name.h"
+#include "coordinator/account.h"
 #include "coordinator/live_state_name.h"
 #include "gang/coordinator.h"
 #include "gang/coordinator_state.h"
@@ -157,7 +158,7 @@ class CoordinatorShell {
     if (note.kind == gang::Note::Kind::kWorldFormed) ranks_.clear();
     text_ = note.text;
     account_.record(note);
-    write_live_now();
+    if (!std::exchange(live_is_due_, true)) write_live_after(kLiveSoon);
   }
 
   void act(const gang::Finish& finish) {
@@ -184,7 +185,12 @@ class CoordinatorShell {
 
   void write_live() {
     write_live_now();
-    live_timer_.expires_after(kLiveEvery);
+    live_is_due_ = false;
+    write_live_after(kLiveEvery);
+  }
+
+  void write_live_after(Duration duration) {
+    live_timer_.expires_after(duration);
     live_timer_.async_wait([this](boost::system::error_code error) {
       if (!error && !finished_) write_live();
     });
@@ -229,6 +235,7 @@ class CoordinatorShell {
   std::map<uint64_t, net::ConnId> connections_;  // by incarnation
   std::map<int, RankTelemetry> ranks_;           // of the current generation
   std::string text_;
+  bool live_is_due_ = false;  // something was noted since it was written
   bool finished_ = false;
   std::unique_ptr<net::WsServer> server_;
 };
@@ -236,6 +243,7 @@ class CoordinatorShell {
 }  // namespace
 
 int run_coordinator(const CoordinatorSpec& spec) {
+  raise_descriptor_limit();
   auto run = RunDir::open(spec.run_dir);
   if (!run) {
     fmt::print(stderr, "shanty coordinator: {}\n", run.error().message);
@@ -243,7 +251,6 @@ int run_coordinator(const CoordinatorSpec& spec) {
   }
   const auto lock = SharedLock::take(run->lock());
   auto account = Account::open(*run);
-  raise_descriptor_limit();
   if (!lock.ok() || !account.ok()) {
     fmt::print(stderr, "shanty coordinator: {}\n",
                lock.ok() ? account.error().message : lock.error().message);
