@@ -499,6 +499,18 @@ def test_ranks_keep_their_limit_of_descriptors_and_the_agent_takes_what_it_may(
     assert run.wait().code == 0, run.describe()
 
 
+def test_a_limit_of_file_sizes_costs_output_and_not_the_job(start, script):
+    """The kernel's answer to a write beyond it is a signal that kills, unless it is ignored."""
+    limit = 1 << 20
+    run = start("--nproc-per-node", 2, script("""
+        for _ in range(4096):
+            print("x" * 1023, flush=True)
+    """), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))).wait()
+    assert run.code == 0, run.describe()
+    assert run.report()["generations"] == 1 and b"File too large" in run.stderr, run.describe()
+    assert len(run.log(0)) == limit
+
+
 def test_live_state_is_not_written_for_every_single_note(start):
     """With thousands of ranks that die together it would be written thousands of times."""
     libc = ctypes.CDLL(None)

@@ -77,6 +77,7 @@ int check_stdout(int code) {
 
 int main(int argc, char** argv) {
   shanty::open_missing_descriptors();
+  // Both are errors of a write, which say more than a death.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   return shanty::check_stdout(shanty::run_main(argc, argv));
