@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -34,6 +35,12 @@ def wait_until(condition, what: str, limit_s: float = 60.0):
             return value
         time.sleep(0.01)
     raise AssertionError(f"{what}: did not happen within {limit_s} s")
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def processes_with(marker: str) -> dict[int, str]:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import SHANTY
+from conftest import SHANTY, free_port
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LIMIT_S = 240
 STEPS = "30"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def run(command, out, **more):

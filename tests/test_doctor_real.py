@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SHANTY
+from conftest import SHANTY, free_port
 
 SCRIPT = Path(__file__).parent / "doctor" / "real_fault.py"
 LIMIT_S = 180
@@ -60,12 +60,6 @@ FAULTS = [
     Fault("skew-model", {"driver_image", "launch_config"}, {0, 1}, launcher="ranks"),
     Fault("none", set()),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def environment(fault, **more):

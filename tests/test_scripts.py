@@ -5,14 +5,13 @@ must give the same words and exit code (it takes minutes; test_conformance.py co
 """
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
-from conftest import LIMIT_S, SHANTY
+from conftest import LIMIT_S, SHANTY, free_port
 
 PRELUDE = """\
 import os, sys
@@ -246,12 +245,6 @@ True True"""),
     "children": (0, "{rank} 0 \n[0, 1, 4, 9]\n7 True\nthread\natexit"),
 }
 ARGUMENTS = {"arguments": ["--batch-size", "4", "--nnodes=2", "some where"]}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def launch(launcher, name, base):
