@@ -300,3 +300,18 @@ sys.stdin.read()
     assert run.code == 0, run.describe()
     report = run.report()
     assert [(f["rank"], f["reason"]) for f in report["failures"]] == [(1, "killed by SIGKILL")]
+
+
+def test_children_that_it_did_not_start_are_left_alone(tmp_path, script):
+    """The script of a container starts a helper and then becomes `shanty run` by exec."""
+    program = script("print('done')")
+    helper = subprocess.Popen(
+        ["bash", "-c", 'sleep 1000 & echo $!; exec "$@"', "bash", SHANTY, "run", "-q",
+         "--python", sys.executable, "--run-dir", tmp_path / "run", program],
+        stdout=subprocess.PIPE, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")})
+    pid, *rest = helper.communicate(timeout=60)[0].split()
+    try:
+        assert rest == [b"done"] and helper.returncode == 0
+        assert not is_zombie(int(pid))
+    finally:
+        os.kill(int(pid), signal.SIGKILL)

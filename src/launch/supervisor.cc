@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include <set>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
@@ -66,6 +67,8 @@ class Supervisor::Impl {
                                           fmt::format("command-{}", first_node()))));
     TRY_STATUS(choose_endpoint());
     signals_.start([this](int signal) { on_signal(signal); });
+    // Whoever became this program by exec, as the scripts of containers do, may have children.
+    for (const pid_t pid : list_children()) not_ours_.insert(pid);
     if (config_.may_host || !config_.several_machines) TRY_STATUS(start_coordinator(false));
     for (const int node : config_.local_nodes) TRY_STATUS(start_agent(node));
     if (config_.several_machines) token_keeper_.start(token_query(config_));
@@ -215,6 +218,7 @@ class Supervisor::Impl {
     if (ending_) return;
     if (child.signal == 0 && child.exit_code == kExitAddressInUse && config_.several_machines) {
       hosted_ = false;  // another shanty run on this machine hosts the job
+      not_ours_.erase(child.pid);
       return;
     }
     if (child.signal == 0 && child.exit_code <= 1) return end(child.exit_code);
@@ -373,7 +377,9 @@ class Supervisor::Impl {
   Fd port_;
   pid_t coordinator_ = 0;
   std::map<pid_t, int> agents_;  // node rank by pid
-  std::vector<int> left_;        // nodes whose agent left by itself
+  std::set<pid_t> not_ours_;     // children to be left alone
+  std::optional<TimePoint> strays_since_;
+  std::vector<int> left_;  // nodes whose agent left by itself
   std::optional<asio::steady_timer> comeback_;
   std::vector<int> respawns_;  // nodes whose agent is to be started again
   Budget coordinator_budget_{kMaxRespawns, kRespawnWindow};
