@@ -315,3 +315,41 @@ def test_children_that_it_did_not_start_are_left_alone(tmp_path, script):
         assert not is_zombie(int(pid))
     finally:
         os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a program that changes its user")
+def test_a_process_that_nobody_may_kill_is_named_and_left(tmp_path, script):
+    """A rank that starts something as another user, and not as root: kill() is refused."""
+    changer = tmp_path / "changer"
+    shutil.copy(shutil.which("setpriv"), changer)
+    changer.chmod(0o4755)
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        directory.chmod(0o755)
+    (tmp_path / "mine").mkdir()
+    os.chown(tmp_path / "mine", 65534, 65534)
+    worker = script("""
+        import os, subprocess, sys, time
+        subprocess.Popen([sys.argv[1], "--reuid=1", "--clear-groups", "sleep", "1000"])
+        print("ready", flush=True)
+        time.sleep(1000)
+    """)
+    run = subprocess.Popen(
+        ["setpriv", "--reuid=65534", "--clear-groups", SHANTY, "run", "--run-dir",
+         tmp_path / "mine" / "run", "--python", "/usr/bin/python3", worker, changer],
+        env={**os.environ, "HOME": str(tmp_path / "mine"),
+             "XDG_STATE_HOME": str(tmp_path / "mine")},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path / "mine")
+    marker = str(tmp_path / "mine" / "run")
+    try:
+        wait_until(lambda: [line for line in processes_with(marker).values()
+                            if line.startswith("sleep")], "the other user's process is there")
+        agent = next(pid for pid, line in processes_with(str(tmp_path)).items()
+                     if "shanty agent " in line)
+        os.kill(agent, signal.SIGKILL)
+        _, stderr = run.communicate(timeout=100)
+        assert run.returncode == 1, stderr
+        assert b"do not end by SIGKILL" in stderr, stderr
+    finally:
+        for pid in processes_with(str(tmp_path)):
+            os.kill(pid, signal.SIGKILL)
+        run.communicate()

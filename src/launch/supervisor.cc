@@ -38,6 +38,10 @@ constexpr Duration kRespawnWindow = std::chrono::seconds(60);
 constexpr std::chrono::milliseconds kSweepEvery{5};
 // timeout(1) and some batch systems send a signal to the command and again to its group.
 constexpr Duration kSameSignal = std::chrono::milliseconds(200);
+// One that has not ended by then waits for a device, or belongs to another user.
+constexpr Duration kStrayLimit = std::chrono::seconds(60);
+constexpr Duration kQuickSweeps = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds kSlowSweepEvery{100};
 constexpr Duration kComebackDelay = std::chrono::seconds(8);
 // An agent may have a checkpoint to finish.
 constexpr Duration kAgentGoodbyeLimit = CheckpointHost::kFinishLimit + std::chrono::seconds(10);
@@ -63,12 +67,12 @@ class Supervisor::Impl {
   Result<SupervisorResult> run() {
     program_ = TRY(own_executable());
     TRY_STATUS(become_subreaper());
+    // Whoever became this program by exec, as the scripts of containers do, may have children.
+    for (const pid_t pid : list_children()) not_ours_.insert(pid);
     events_.emplace(TRY(EventWriter::open(run_.command_events(first_node()),
                                           fmt::format("command-{}", first_node()))));
     TRY_STATUS(choose_endpoint());
     signals_.start([this](int signal) { on_signal(signal); });
-    // Whoever became this program by exec, as the scripts of containers do, may have children.
-    for (const pid_t pid : list_children()) not_ours_.insert(pid);
     if (config_.may_host || !config_.several_machines) TRY_STATUS(start_coordinator(false));
     for (const int node : config_.local_nodes) TRY_STATUS(start_agent(node));
     if (config_.several_machines) token_keeper_.start(token_query(config_));
@@ -214,11 +218,11 @@ class Supervisor::Impl {
   }
 
   void on_coordinator_end(const ReapedChild& child) {
+      not_ours_.erase(child.pid);
     coordinator_ = 0;
     if (ending_) return;
     if (child.signal == 0 && child.exit_code == kExitAddressInUse && config_.several_machines) {
       hosted_ = false;  // another shanty run on this machine hosts the job
-      not_ours_.erase(child.pid);
       return;
     }
     if (child.signal == 0 && child.exit_code <= 1) return end(child.exit_code);
@@ -286,14 +290,8 @@ class Supervisor::Impl {
 
   // Descendants of dead agents are adopted by this process: they end before anything new starts.
   void sweep() {
-    const size_t strays = kill_strays();
-    if (strays > 0) {
-      timer_.expires_after(kSweepEvery);
-      timer_.async_wait([this](boost::system::error_code error) {
-        if (!error) on_child_signal();
-      });
-      return;
-    }
+    if (const std::vector<pid_t> strays = kill_strays(); !strays.empty()) return outwait(strays);
+    strays_since_.reset();
     if (ending_) {
       if (coordinator_ == 0 && agents_.empty()) stop_loop();
       return;
@@ -311,13 +309,33 @@ class Supervisor::Impl {
     if (comeback_) comeback_->cancel();
   }
 
-  size_t kill_strays() {
-    size_t count = 0;
+  std::vector<pid_t> kill_strays() {
+    std::vector<pid_t> strays;
     for (const pid_t pid : list_children()) {
-      if (pid == coordinator_ || agents_.contains(pid)) continue;
+      if (pid == coordinator_ || agents_.contains(pid) || not_ours_.contains(pid)) continue;
       for (const pid_t descendant : list_descendants(pid)) ::kill(descendant, SIGKILL);
       ::kill(pid, SIGKILL);
-      ++count;
+      strays.push_back(pid);
+    }
+    return strays;
+  }
+
+  void outwait(const std::vector<pid_t>& strays) {
+    const TimePoint now = system_clock().now();
+    if (!strays_since_) strays_since_ = now;
+    const Duration waited = now - *strays_since_;
+    if (waited >= kStrayLimit) leave_behind(strays);
+    timer_.expires_after(waited < kQuickSweeps ? kSweepEvery : kSlowSweepEvery);
+    timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) on_child_signal();
+    });
+  }
+
+  void leave_behind(const std::vector<pid_t>& strays) {
+    std::string who;
+    for (const pid_t pid : strays) {
+      who += fmt::format("{}{}", who.empty() ? "" : ", ", pid);
+      not_ours_.insert(pid);
     }
     return count;
   }
