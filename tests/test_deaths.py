@@ -302,6 +302,27 @@ sys.stdin.read()
     assert [(f["rank"], f["reason"]) for f in report["failures"]] == [(1, "killed by SIGKILL")]
 
 
+def test_a_job_that_is_interrupted_again_and_again_was_stopped(start, script):
+    run = start(script("""
+        import signal, time
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("ready", flush=True)
+        while True:
+            time.sleep(1)
+    """))
+    wait_until(generations_ready(run, 1, 1), "the rank is up")
+    for count in (1, 2, 3):
+        run.process.send_signal(signal.SIGINT)
+        wait_until(lambda: sum(e["kind"] == "stopping" and e["source"] == "command-0"
+                               for e in run.events()) == count, "the signal was taken")
+        time.sleep(0.25)  # what comes sooner is the same signal (kSameSignal)
+    run.wait()
+    assert run.code == 1, run.describe()
+    report = run.report()
+    assert report["outcome"] == "stopped" and "SIGINT" in report["reason"], report
+    run.assert_nothing_left()
+
+
 def test_children_that_it_did_not_start_are_left_alone(tmp_path, script):
     """The script of a container starts a helper and then becomes `shanty run` by exec."""
     program = script("print('done')")
@@ -315,6 +336,22 @@ def test_children_that_it_did_not_start_are_left_alone(tmp_path, script):
         assert not is_zombie(int(pid))
     finally:
         os.kill(int(pid), signal.SIGKILL)
+
+
+def test_a_node_whose_agent_cannot_come_back_ends_and_says_so(start, script):
+    common = ("--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{free_port()}",
+              script("import time; print('ready', flush=True); time.sleep(1000)"))
+    host = start("--node-rank", 0, *common)
+    wait_until(lambda: host.part("coordinator"), "the coordinator is there")
+    other = start("--node-rank", 1, *common)
+    wait_until(lambda: other.has_event("workers_started"), "the other node works")
+    hard = resource.prlimit(other.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(other.process.pid, resource.RLIMIT_NOFILE, (3, hard))
+    os.kill(other.part("agent"), signal.SIGKILL)
+    other.wait()
+    assert other.code == 1, other.describe()
+    assert b"Too many open files" in other.stderr, other.describe()
+    other.assert_nothing_left()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a program that changes its user")

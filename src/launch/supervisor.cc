@@ -9,6 +9,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/post.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -230,7 +231,11 @@ class Supervisor::Impl {
       failure_ = "the coordinator could not start; its reason is above";
       return end(3);
     }
-    if (stop_signals_ > 2 || !coordinator_budget_.allow(system_clock().now())) {
+    if (stop_signals_ > 2) {
+      return give_up("stopped by " + signal_name(stop_signal_) +
+                     ", and the coordinator was killed before it could say how it ended");
+    }
+    if (!coordinator_budget_.allow(system_clock().now())) {
       return give_up("the coordinator was ended by " + signal_name(child.signal) +
                      " and is not started again");
     }
@@ -357,9 +362,12 @@ class Supervisor::Impl {
 
   // The account of a job whose coordinator cannot give it.
   void give_up(const std::string& reason) {
-    record_end("failed", reason);
+    // Of a job that is hosted elsewhere no report is shown here.
+    if (!hosted_) record(event_kind::kWarning, reason);
+    record_end(stop_signals_ > 0 ? "stopped" : "failed", reason);
     signal_agents(SIGTERM);
     if (coordinator_ > 0) ::kill(coordinator_, SIGKILL);
+    asio::post(io_, [this] { on_child_signal(); });  // nobody may be left to send a signal
     const Status written =
         write_report(run_.report_json(), build_report(run_, system_clock().unix_time_ns()));
     if (!written.ok()) record(event_kind::kWarning, written.error().message);
