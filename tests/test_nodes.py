@@ -1,23 +1,21 @@
 """Several `shanty run` commands that form one job, as on several machines."""
 
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 
+import pytest
 
-from conftest import wait_until
+from conftest import SHANTY, free_port, wait_until
 
 SCRIPT = """
     import os
     print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "node",
           os.environ["GROUP_RANK"], os.environ["MASTER_ADDR"], flush=True)
 """
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def ranks(*runs):
@@ -167,3 +165,52 @@ def test_commands_may_share_one_run_directory(start, script, tmp_path):
     assert ranks(*runs)[-1] == 1
     logs = tmp_path / "shared" / "logs" / "gen-0001"
     assert {path.name for path in logs.glob("*.log")} == {"rank-00000.log", "rank-00001.log"}
+
+
+TWO_MACHINES = """
+set -e
+mount --bind "$1/hosts0" /etc/hosts
+ip link set lo up
+ip link add near type veth peer name far
+ip address add 10.77.0.1/24 dev near
+ip link set near up
+unshare --net --mount --kill-child sh -c '
+    mount --bind "$1/hosts1" /etc/hosts
+    : > "$1/apart"
+    until ip link set far up 2>/dev/null; do sleep 0.05; done
+    ip link set lo up
+    ip address add 10.77.0.2/24 dev far
+    shift
+    exec "$@"' sh "$1" $3 &
+other=$!
+until test -e "$1/apart"; do sleep 0.05; done
+ip link set far netns $other
+code=0
+$2 || code=$?
+wait $other
+exit $code
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"),
+                    reason="makes network namespaces with ip(8)")
+def test_a_host_whose_own_name_is_a_loopback_address_to_itself_is_found(tmp_path, script):
+    """Debian writes "127.0.1.1 NAME" into /etc/hosts; the other machines know better."""
+    (tmp_path / "hosts0").write_text("127.0.0.1 localhost\n127.0.1.1 node-zero\n")
+    (tmp_path / "hosts1").write_text("127.0.0.1 localhost\n10.77.0.1 node-zero\n")
+    program = script("""
+        import os
+        print("rank", os.environ["RANK"], "master", os.environ["MASTER_ADDR"])
+    """)
+    command = [
+        f"{SHANTY} run -q --run-dir {tmp_path}/run{node} --python {sys.executable} --nnodes 2 "
+        f"--rdzv-endpoint node-zero:29444 --rdzv-conf timeout=20 {program}" for node in (0, 1)]
+    done = subprocess.run(
+        ["unshare", "--net", "--mount", "sh", "-c", TWO_MACHINES, "sh", tmp_path, *command],
+        env={**os.environ, "SHANTY_TOKEN": "0123456789abcdef", "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    masters = {line.split("rank ")[-1] for line in done.stdout.splitlines()}
+    assert {line[0] for line in masters} == {"0", "1"}, done
+    assert len({line.split()[-1] for line in masters}) == 1, done
+    assert "127." not in done.stdout, done

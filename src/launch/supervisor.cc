@@ -1,15 +1,16 @@
 #include "launch/supervisor.h"
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <optional>
-
 #include <set>
+
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,8 +19,8 @@
 #include "agent/checkpoint_host.h"
 #include "base/budget.h"
 #include "base/clock.h"
-#include "coordinator/coordinator_shell.h"
 #include "base/signal_name.h"
+#include "coordinator/coordinator_shell.h"
 #include "coordinator/coordinator_spec.h"
 #include "net/address.h"
 #include "net/signal_watch.h"
@@ -37,12 +38,12 @@ namespace asio = boost::asio;
 constexpr size_t kMaxRespawns = 20;
 constexpr Duration kRespawnWindow = std::chrono::seconds(60);
 constexpr std::chrono::milliseconds kSweepEvery{5};
-// timeout(1) and some batch systems send a signal to the command and again to its group.
-constexpr Duration kSameSignal = std::chrono::milliseconds(200);
 // One that has not ended by then waits for a device, or belongs to another user.
 constexpr Duration kStrayLimit = std::chrono::seconds(60);
 constexpr Duration kQuickSweeps = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kSlowSweepEvery{100};
+// timeout(1) and some batch systems send a signal to the command and again to its group.
+constexpr Duration kSameSignal = std::chrono::milliseconds(200);
 constexpr Duration kComebackDelay = std::chrono::seconds(8);
 // An agent may have a checkpoint to finish.
 constexpr Duration kAgentGoodbyeLimit = CheckpointHost::kFinishLimit + std::chrono::seconds(10);
@@ -66,10 +67,10 @@ class Supervisor::Impl {
         token_keeper_(io_) {}
 
   Result<SupervisorResult> run() {
-    program_ = TRY(own_executable());
-    TRY_STATUS(become_subreaper());
     // Whoever became this program by exec, as the scripts of containers do, may have children.
     for (const pid_t pid : list_children()) not_ours_.insert(pid);
+    program_ = TRY(own_executable());
+    TRY_STATUS(become_subreaper());
     events_.emplace(TRY(EventWriter::open(run_.command_events(first_node()),
                                           fmt::format("command-{}", first_node()))));
     TRY_STATUS(choose_endpoint());
@@ -101,6 +102,16 @@ class Supervisor::Impl {
 
   // A stop signal is for this node, not for the job.
   bool leaves_alone() const { return config_.replaceable && config_.several_machines; }
+
+  // "": as the coordinator sees it. That is a loopback address where this machine's own name leads
+  // to one; the others find it by the name under which they find the coordinator.
+  std::string address() const {
+    const bool is_host = config_.several_machines && config_.may_host && tls();
+    if (!config_.local_addr.empty() || !is_host) return config_.local_addr;
+    const auto here = net::resolve(endpoint_.host);
+    const bool is_hidden = here.ok() && std::any_of(here->begin(), here->end(), net::is_loopback);
+    return is_hidden ? endpoint_.host : "";
+  }
 
   bool tls() const { return !net::is_loopback(endpoint_.host); }
 
@@ -140,7 +151,7 @@ class Supervisor::Impl {
                    .coordinator_port = endpoint_.port,
                    .tls = tls(),
                    .token = token_,
-                   .address = config_.local_addr,
+                   .address = address(),
                    .parent_pid = ::getpid(),
                    .command = config_.command,
                    .working_dir = config_.job.run.working_dir,
@@ -207,6 +218,7 @@ class Supervisor::Impl {
 
   void on_child_signal() {
     for (const ReapedChild& child : reap_children()) {
+      not_ours_.erase(child.pid);
       if (child.pid == coordinator_) {
         on_coordinator_end(child);
       } else if (const auto agent = agents_.find(child.pid); agent != agents_.end()) {
@@ -219,7 +231,6 @@ class Supervisor::Impl {
   }
 
   void on_coordinator_end(const ReapedChild& child) {
-      not_ours_.erase(child.pid);
     coordinator_ = 0;
     if (ending_) return;
     if (child.signal == 0 && child.exit_code == kExitAddressInUse && config_.several_machines) {
@@ -342,7 +353,10 @@ class Supervisor::Impl {
       who += fmt::format("{}{}", who.empty() ? "" : ", ", pid);
       not_ours_.insert(pid);
     }
-    return count;
+    const std::string what =
+        fmt::format("the ranks left processes that do not end by SIGKILL: {}", who);
+    if (!ending_) return give_up(what);
+    record(event_kind::kWarning, what);
   }
 
   // The job is over here; agents that do not leave by themselves are told to, then killed.
@@ -351,6 +365,7 @@ class Supervisor::Impl {
     ending_ = true;
     exit_code_ = exit_code;
     respawns_.clear();
+    asio::post(io_, [this] { on_child_signal(); });  // nobody may be left to send a signal
     if (agents_.empty()) return;
     goodbye_.emplace(io_);
     goodbye_->expires_after(kAgentGoodbyeLimit);
@@ -367,7 +382,6 @@ class Supervisor::Impl {
     record_end(stop_signals_ > 0 ? "stopped" : "failed", reason);
     signal_agents(SIGTERM);
     if (coordinator_ > 0) ::kill(coordinator_, SIGKILL);
-    asio::post(io_, [this] { on_child_signal(); });  // nobody may be left to send a signal
     const Status written =
         write_report(run_.report_json(), build_report(run_, system_clock().unix_time_ns()));
     if (!written.ok()) record(event_kind::kWarning, written.error().message);

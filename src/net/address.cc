@@ -110,9 +110,12 @@ std::string join_host_port(const std::string& host, uint16_t port) {
   return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-Result<std::vector<std::string>> resolve(const std::string& host) {
+namespace {
+
+Result<std::vector<std::string>> look_up(const std::string& host, int flags) {
   if (host.empty()) return Error{"cannot resolve an empty host name"};
   addrinfo hints = {};
+  hints.ai_flags = flags;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int code = getaddrinfo(host.c_str(), nullptr, &hints, &found);
@@ -131,9 +134,13 @@ Result<std::vector<std::string>> resolve(const std::string& host) {
   return addresses;
 }
 
+}  // namespace
+
+Result<std::vector<std::string>> resolve(const std::string& host) { return look_up(host, 0); }
+
 bool is_loopback(const std::string& host) {
   if (strcasecmp(host.c_str(), "localhost") == 0) return true;
-  const auto addresses = resolve(host);
+  const auto addresses = look_up(host, AI_NUMERICHOST);
   return addresses.ok() && std::ranges::all_of(*addresses, is_loopback_address);
 }
 

@@ -27,8 +27,9 @@ std::string join_host_port(const std::string& host, uint16_t port);
 // neither numeric nor in /etc/hosts, so it may block for seconds.
 Result<std::vector<std::string>> resolve(const std::string& host);
 
-// True when every address of `host` is a loopback address. A name that does not resolve is not.
-// "localhost" always is. May block as resolve() does.
+// "localhost" or a numeric loopback address. By the words alone, so that all nodes that are given
+// the same host agree on it: many machines' /etc/hosts (Debian's 127.0.1.1) resolve their own name,
+// which the others reach them by, to a loopback address.
 bool is_loopback(const std::string& host);
 // True when an address of `host` belongs to an interface of this machine, loopback included. May
 // block as resolve() does.

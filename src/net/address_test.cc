@@ -9,6 +9,8 @@
 
 #include <set>
 
+#include "os/process.h"
+
 namespace shanty::net {
 namespace {
 
@@ -68,6 +70,7 @@ TEST(IsLoopback, OnlyLoopback) {
   for (const char* host : {"10.0.0.1", "0.0.0.0", "::", "no-such-host.invalid", ""}) {
     EXPECT_FALSE(is_loopback(host)) << host;
   }
+  EXPECT_FALSE(is_loopback(host_name())) << "other machines know it by another address";
 }
 
 TEST(IsLocalAddress, KnowsThisMachine) {
