@@ -167,6 +167,19 @@ def test_commands_may_share_one_run_directory(start, script, tmp_path):
     assert {path.name for path in logs.glob("*.log")} == {"rank-00000.log", "rank-00001.log"}
 
 
+def test_a_node_says_why_it_waits_and_why_it_ends(start, script):
+    port = free_port()
+    flags = ("--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", port)
+    path = script("import os, sys; sys.exit(3 * (os.environ['RANK'] == '0'))")
+    alone = start("--node-rank", 1, *flags, path)
+    wait_until(lambda: alone.has_event("waiting"), "it says that it waits")
+    host = start("--node-rank", 0, *flags, path).wait()
+    alone.wait()
+    assert host.code == 1 and alone.code == 1, alone.describe()
+    assert f"127.0.0.1:{port + 1}: Connection refused".encode() in alone.stderr, alone.describe()
+    assert b"rank 0 " in alone.stderr and b"exited with code 3" in alone.stderr, alone.describe()
+
+
 TWO_MACHINES = """
 set -e
 mount --bind "$1/hosts0" /etc/hosts

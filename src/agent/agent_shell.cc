@@ -23,9 +23,9 @@
 #include "agent/worker_set.h"
 #include "base/from_seconds.h"
 #include "base/random.h"
-#include "gang/agent.h"
 #include "base/signal_name.h"
 #include "base/units.h"
+#include "gang/agent.h"
 #include "gang/agent_state.h"
 #include "net/address.h"
 #include "net/parent_watch.h"
@@ -42,6 +42,9 @@ namespace asio = boost::asio;
 
 constexpr Duration kDrainEvery = std::chrono::milliseconds(200);
 constexpr size_t kMaxEarlyEvents = 256;
+// A coordinator that nobody hears is spoken of after this long, and then as often.
+constexpr Duration kSilenceToldAfter = std::chrono::seconds(5);
+constexpr Duration kSilenceToldEvery = std::chrono::seconds(30);
 
 uint64_t make_incarnation() {
   uint64_t value = 0;
@@ -91,6 +94,7 @@ class AgentShell {
         signals_(io_, with_child_signal(spec.stop_signals)),
         deadline_timer_(io_),
         drain_timer_(io_),
+        silence_timer_(io_),
         parent_(io_),
         client_(io_, make_client_options(spec_), make_handlers()) {}
 
@@ -100,6 +104,7 @@ class AgentShell {
     watch_parent();
     offer_port();
     client_.start();
+    watch_silence();
     handle(gang::Tick{});
     io_.run();
     checkpoints_.finish();
@@ -108,17 +113,37 @@ class AgentShell {
 
  private:
   net::WsClient::Handlers make_handlers() {
-    return {.on_open = [this] { send_last_report(); },
-            .on_message = [this](std::string_view text) { on_message(text); },
-            .on_close =
-                [this](const std::string& reason) {
-                  if (!leaving_) record(event_kind::kWarning, "lost the coordinator: " + reason);
-                },
-            .on_rejected =
-                [this](const std::string& reason) {
-                  record(event_kind::kWarning, reason);
-                  fmt::print(stderr, "shanty: {}\n", reason);
-                }};
+    return {
+        .on_open =
+            [this] {
+              silence_timer_.cancel();
+              send_last_report();
+            },
+        .on_message = [this](std::string_view text) { on_message(text); },
+        .on_close =
+            [this](const std::string& reason) {
+              if (leaving_) return;
+              record(event_kind::kWarning, "lost the coordinator: " + reason);
+              watch_silence();
+            },
+        .on_rejected = [this](const std::string& reason) { tell(event_kind::kWarning, reason); }};
+  }
+
+  void watch_silence() {
+    silent_since_ = system_clock().now();
+    tell_silence_after(kSilenceToldAfter);
+  }
+
+  void tell_silence_after(Duration duration) {
+    silence_timer_.expires_after(duration);
+    silence_timer_.async_wait([this](boost::system::error_code error) {
+      if (error || leaving_ || client_.connected()) return;
+      tell(event_kind::kWaiting,
+           fmt::format("no coordinator for {}: {}",
+                       format_duration(to_seconds(system_clock().now() - silent_since_)),
+                       client_.last_error()));
+      tell_silence_after(kSilenceToldEvery);
+    });
   }
 
   gang::Now now() const { return {system_clock().now(), system_clock().unix_time_ns()}; }
@@ -170,6 +195,7 @@ class AgentShell {
     signals_.stop();
     deadline_timer_.cancel();
     drain_timer_.cancel();
+    silence_timer_.cancel();
     parent_.stop();
     checkpoints_.close();
     client_.stop();
@@ -192,6 +218,7 @@ class AgentShell {
   void on_message(std::string_view text) {
     auto message = wire::decode_coordinator_message(text);
     if (!message) return record(event_kind::kWarning, message.error().message);
+    reap();  // who is dead already did not end because of what this says
     handle(gang::DirectiveReceived{std::move(message->directive)});
   }
 
@@ -227,7 +254,6 @@ class AgentShell {
                           .rank = worker.rank,
                           .exit_code = end.child.exit_code,
                           .signal = end.child.signal,
-    reap();  // who is dead already did not end because of what this says
                           .out_of_memory = out_of_memory && end.child.signal == SIGKILL,
                           .step = monitor_.last_step(worker.local_rank).value_or(gang::kNoStep),
                           .phase = monitor_.phase(workers_, worker.local_rank),
@@ -335,6 +361,12 @@ class AgentShell {
            .text = std::move(text)});
   }
 
+  // To the user too, who sees no event of a node that has no rank yet.
+  void tell(std::string_view kind, const std::string& text) {
+    record(kind, text);
+    if (!events_) fmt::print(stderr, "shanty: {}\n", text);
+  }
+
   void record_started() {
     std::string pids;
     for (const Worker& worker : workers_.workers()) {
@@ -374,6 +406,8 @@ class AgentShell {
   net::SignalWatch signals_;
   asio::steady_timer deadline_timer_;
   asio::steady_timer drain_timer_;
+  asio::steady_timer silence_timer_;
+  TimePoint silent_since_;
   NodeRecorder node_recorder_;
   net::ParentWatch parent_;
   gang::Report last_report_;
@@ -394,6 +428,7 @@ class AgentShell {
 }  // namespace
 
 int run_agent(const AgentSpec& spec) {
+  raise_descriptor_limit();
   auto run = RunDir::open(spec.run_dir);
   if (!run) {
     fmt::print(stderr, "shanty agent: {}\n", run.error().message);
@@ -410,4 +445,3 @@ int run_agent(const AgentSpec& spec) {
 }
 
 }  // namespace shanty
-  raise_descriptor_limit();

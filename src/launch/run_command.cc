@@ -110,6 +110,18 @@ void print_report(const RunConfig& config, const RunDir& run) {
       render_report(report, {.width = traits.width, .colour = traits.colour, .utf8 = traits.utf8}));
 }
 
+// Of a job whose coordinator, and so its report, is on another machine.
+void print_goodbye(const RunConfig& config, const RunDir& run) {
+  if (config.quiet || config.json) return;
+  std::string reason;
+  for (const Event& event : EventFollower(run).poll()) {
+    if (event.kind == event_kind::kAgentLeft && event.source != "coordinator") reason = event.text;
+  }
+  if (reason.empty()) return;
+  fmt::print(stderr, "\nthis node's part is over: {}\nthe report is on the machine of {}\n", reason,
+             net::join_host_port(config.endpoint.host, config.endpoint.port));
+}
+
 int fail(const Error& error) {
   fmt::print(stderr, "shanty: {}\n", error.message);
   return 3;
@@ -118,6 +130,7 @@ int fail(const Error& error) {
 }  // namespace
 
 int run_command(const RunConfig& config, const std::vector<std::string>& argv) {
+  raise_descriptor_limit();
   const auto run = create_run(config, argv);
   if (!run) return fail(run.error());
   const auto lock = SharedLock::take(run->lock());
@@ -130,13 +143,12 @@ int run_command(const RunConfig& config, const std::vector<std::string>& argv) {
   if (!token) return fail(token.error());
 
   announce(config, *run);
-  raise_descriptor_limit();
   Supervisor supervisor(config, *run, *token);
   Display display(config, *run);
   const auto result = supervisor.run();
   display.finish(kDisplayLimit);
   if (!result) return fail(result.error());
-  if (result->hosted) print_report(config, *run);
+  result->hosted ? print_report(config, *run) : print_goodbye(config, *run);
   const bool left = config.replaceable && result->was_stopped && result->exit_code != 0;
   return left ? kExitStopped : result->exit_code;
 }
