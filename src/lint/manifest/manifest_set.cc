@@ -8,7 +8,32 @@ namespace {
 
 constexpr size_t kMaxListDepth = 4;
 
-void add_object(const Source& source, Ref root, std::vector<Object>& out, size_t depth = 0) {
+void add_object(const Source& source, Ref root, std::vector<Object>& out, size_t depth = 0);
+
+// The object of a template; a trial has its Experiment's name until it has one.
+void add_wrapped(const Source& source, Ref wrapper, Ref root, std::vector<Object>& out) {
+  const size_t before = out.size();
+  add_object(source, root, out, kMaxListDepth);
+  for (size_t i = before; i < out.size(); ++i) {
+    out[i].wrapper = wrapper;
+    if (out[i].name.empty()) out[i].name = wrapper["metadata"]["name"].text();
+  }
+}
+
+void add_templates(const Source& source, Ref root, std::vector<Object>& out) {
+  const Ref spec = root["spec"];
+  const std::string_view kind = root["kind"].text();
+  if (kind == "Experiment") add_wrapped(source, root, spec["trialTemplate"]["trialSpec"], out);
+  if (kind != "AppWrapper") return;
+  for (const YamlNode& item : spec["components"].items()) {
+    add_wrapped(source, root, Ref(item)["template"], out);
+  }
+  for (const YamlNode& item : spec["resources"]["GenericItems"].items()) {
+    add_wrapped(source, root, Ref(item)["generictemplate"], out);
+  }
+}
+
+void add_object(const Source& source, Ref root, std::vector<Object>& out, size_t depth) {
   const std::string_view kind = root["kind"].text();
   if (kind.empty() || root["apiVersion"].text().empty()) return;
   const bool is_list = kind.size() >= 4 && kind.substr(kind.size() - 4) == "List";
@@ -21,6 +46,7 @@ void add_object(const Source& source, Ref root, std::vector<Object>& out, size_t
                  .kind = kind,
                  .api_version = root["apiVersion"].text(),
                  .name = root["metadata"]["name"].text()});
+  if (depth < kMaxListDepth) add_templates(source, root, out);
 }
 
 void read_workloads(ManifestFile& file) {

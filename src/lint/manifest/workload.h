@@ -21,6 +21,9 @@ struct Object {
   std::string_view api_version;
   std::string_view name;
   bool is_patch = false;  // for Kustomize: a part of an object, so that nothing is missing in it
+  // What creates it out of a template of its own, and decides when it starts and when it goes: an
+  // AppWrapper, a Katib Experiment.
+  Ref wrapper;
 
   std::string_view api_group() const { return api_version.substr(0, api_version.find('/')); }
 };

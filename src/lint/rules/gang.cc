@@ -35,6 +35,8 @@ bool is_gang_mark(Ref map) {
 bool has_gang(const Case& at) {
   const Ref metadata = at.work.metadata();
   if (is_gang_mark(metadata["labels"]) || is_gang_mark(metadata["annotations"])) return true;
+  const Ref outer = at.work.object->wrapper["metadata"];
+  if (is_gang_mark(outer["labels"]) || is_gang_mark(outer["annotations"])) return true;
   if (at.work.kind == WorkloadKind::kVolcanoJob) return true;
   const Ref spec = at.work.spec();
   const bool is_asked = spec["runPolicy"]["schedulingPolicy"] || spec["podGroupPolicy"] ||

@@ -29,7 +29,7 @@ void no_ttl(const Case& at, Report& report) {
       at.work.kind == WorkloadKind::kJob || at.work.kind == WorkloadKind::kPytorchJob ||
       at.work.kind == WorkloadKind::kJobSet || at.work.kind == WorkloadKind::kVolcanoJob ||
       at.work.kind == WorkloadKind::kMpiJob;
-  if (!is_kind || at.work.gpus() == 0 || ttl_of(at.work)) return;
+  if (!is_kind || at.work.gpus() == 0 || ttl_of(at.work) || at.work.object->wrapper) return;
   report.add_at_key("RST001", at.work.object->root, "kind",
                     fmt::format("the {} stays after its end until somebody deletes it: it has no "
                                 "ttlSecondsAfterFinished",
