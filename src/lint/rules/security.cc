@@ -24,6 +24,19 @@ void privileged(const Case& at, Report& report) {
                          in_quotes(at.container->name)));
 }
 
+void strong_capability(const Case& at, Report& report) {
+  if (!matters(at)) return;
+  for (const YamlNode& item :
+       at.container->node["securityContext"]["capabilities"]["add"].items()) {
+    for (std::string_view strong : {"ALL", "SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO"}) {
+      if (item.text != strong && item.text != "CAP_" + std::string(strong)) continue;
+      report.add("SEC001", item,
+                 fmt::format("container {} has the capability {}, which is as good as privileged",
+                             in_quotes(at.container->name), strong));
+    }
+  }
+}
+
 bool is_sensitive(std::string_view path) {
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   for (std::string_view known : {"/", "/etc", "/root", "/home", "/proc", "/sys", "/var", "/boot",
@@ -104,7 +117,7 @@ constexpr Rule kRules[] = {
     {"SEC001", ContainerRule{privileged}},    {"SEC002", PodRule{host_path}},
     {"SEC003", ContainerRule{secret_in_env}}, {"SEC003", DockerfileRule{secret_in_image}},
     {"SEC003", ObjectRule{secret_in_map}},    {"SEC003", JobRule{secret_in_job}},
-    {"SEC001", PodRule{host_namespaces}},
+    {"SEC001", PodRule{host_namespaces}},     {"SEC001", ContainerRule{strong_capability}},
 };
 
 }  // namespace
