@@ -181,6 +181,25 @@ TEST(Rules, KnowWhichTorchPipTakes) {
   EXPECT_THAT(codes(replace_first(good, install, "torch --index-url $INDEX_URL")), IsEmpty());
 }
 
+TEST(Rules, LetPodsOfOneObjectEachBeToldTheirPlace) {
+  const std::string told = replace_first(read("pods.yaml"), "{name: MASTER_PORT, value: \"29500\"}",
+                                         "{name: WORLD_SIZE, value: \"2\"}");
+  const std::string alone = told.substr(0, told.find("---\napiVersion: v1\nkind: Pod\nmetadata:\n"
+                                                     "  name: ddp-1"));
+  EXPECT_THAT(codes_of(lint({{Source{"pods.yaml", alone, SourceKind::kManifest}}})),
+              testing::Not(Contains("RANK013")));
+}
+
+// The logs of the node are meant to be the node's.
+TEST(Rules, LetPodsSeeTheLogsOfTheirNode) {
+  const std::string text =
+      replace_first(read("pytorchjob.yaml"),
+                    "              persistentVolumeClaim:\n                claimName: checkpoints",
+                    "              hostPath: {path: /var/log}");
+  EXPECT_THAT(codes_of(lint({{Source{"pytorchjob.yaml", text, SourceKind::kManifest}}})),
+              testing::Not(Contains("STO002")));
+}
+
 // A mended file must be readable, without what was mended, and as it is after a second time.
 TEST(Rules, FixesSettleAndChangeNothingTwice) {
   size_t fixed_rows = 0;

@@ -208,7 +208,25 @@ void told_to_ray(const Case& at, Report& report) {
   if (static_cast<double>(*count) < gpus) finding.severity = Severity::kWarning;
 }
 
+// mpirun and deepspeed in the launcher start nothing there, unless the launcher is a worker.
+void launcher_with_gpus(const Case& at, Report& report) {
+  if (at.work.kind != WorkloadKind::kMpiJob || at.work.spec()["runLauncherAsWorker"].is_true())
+    return;
+  const Container* launcher = nullptr;
+  bool has_workers = false;
+  for (const PodGroup& group : at.work.groups) {
+    if (group.role == "Launcher") launcher = group.main();
+    has_workers |= group.role == "Worker" && group.pods.value_or(1) > 0;
+  }
+  if (launcher == nullptr || !has_workers || launcher->gpus() == 0) return;
+  report.add_at_key("GPU012", launcher->node, "resources",
+                    fmt::format("the launcher holds {} and computes nothing: the ranks run in the "
+                                "workers",
+                                counted(launcher->gpus(), "GPU")));
+}
+
 constexpr Rule kRules[] = {
+    {"GPU012", WorkloadRule{launcher_with_gpus}},
     {"GPU001", ContainerRule{without_limit, Needs::kWholeObject}},
     {"GPU002", ContainerRule{unequal}},
     {"GPU003", ContainerRule{fraction}},

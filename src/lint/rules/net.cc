@@ -110,20 +110,47 @@ bool has_infiniband_devices(const Case& at) {
   return false;
 }
 
+bool lacks_rdma(const Case& at) {
+  if (!at.pods->spec || at.pods->spec["resourceClaims"]) return false;
+  bool has_extended = at.container->asks_rdma();
+  for (const YamlKey& key : at.container->resources()["limits"].keys())
+    has_extended = has_extended || (contains(key.text, "/") && !contains(key.text, "gpu"));
+  return !has_extended && !has_capability(at, "SYS_ADMIN") && !has_infiniband_devices(at);
+}
+
 void rdma_not_asked(const Case& at, Report& report) {
   const EnvVar* hca = find_variable(at.container->env, "NCCL_IB_HCA");
   const EnvVar* net = find_variable(at.container->env, "NCCL_NET");
   const bool wants_ib = net != nullptr && net->value && *net->value == "IB";
   const EnvVar* wish = hca != nullptr && hca->value ? hca : wants_ib ? net : nullptr;
-  if (wish == nullptr || !at.pods->spec || at.pods->spec["resourceClaims"]) return;
-  bool has_extended = at.container->asks_rdma();
-  for (const YamlKey& key : at.container->resources()["limits"].keys())
-    has_extended = has_extended || (contains(key.text, "/") && !contains(key.text, "gpu"));
-  if (has_extended || has_capability(at, "SYS_ADMIN") || has_infiniband_devices(at)) return;
+  if (wish == nullptr || !lacks_rdma(at)) return;
   report.add("NET006", wish->place,
              fmt::format("{} is set, but the container has no RDMA device: it asks for no such "
                          "resource and is not privileged",
                          wish->name));
+}
+
+// mpirun -x NCCL_IB_HCA=mlx5 in the launcher, for workers without a device.
+void rdma_handed_over(const Case& at, Report& report) {
+  if (at.work.kind != WorkloadKind::kMpiJob) return;
+  const auto& groups = at.work.groups;
+  const auto named = [&](std::string_view role) {
+    return std::find_if(groups.begin(), groups.end(),
+                        [&](const PodGroup& group) { return group.role == role; });
+  };
+  const auto launcher = named("Launcher");
+  const auto workers = named("Worker");
+  if (launcher == groups.end() || workers == groups.end() || launcher->main() == nullptr ||
+      workers->main() == nullptr || workers->main()->gpus() == 0 ||
+      !lacks_rdma({at.set, at.work, &*workers, workers->main()}))
+    return;
+  for (const Word& word : launcher->main()->command.words()) {
+    if (!word.text.starts_with("NCCL_IB_HCA=")) continue;
+    report.add_at_word("NET006", word,
+                       "NCCL_IB_HCA is handed to the ranks, but the workers have no RDMA device: "
+                       "they ask for no such resource and are not privileged");
+    return;
+  }
 }
 
 constexpr Rule kRules[] = {
@@ -131,6 +158,7 @@ constexpr Rule kRules[] = {
     {"NET003 NET004", ContainerRule{interface_names, Needs::kWholeObject}},
     {"NET005", ContainerRule{rdma_without_lock, Needs::kWholeObject}},
     {"NET006", ContainerRule{rdma_not_asked, Needs::kWholeObject}},
+    {"NET006", WorkloadRule{rdma_handed_over, Needs::kWholeObject}},
 };
 
 }  // namespace

@@ -160,6 +160,39 @@ constexpr OldVersion kOldVersions[] = {
     {"RayCluster", "ray.io/v1alpha1", "ray.io/v1"},
 };
 
+// Kinds that only one API group has; where a fork has them too, both are here.
+struct KnownGroup {
+  std::string_view kind;
+  std::string_view group;
+  std::string_view instead;
+  std::string_view fork = "";
+};
+
+constexpr KnownGroup kGroups[] = {
+    {"JobSet", "jobset.x-k8s.io", "jobset.x-k8s.io/v1alpha2"},
+    {"TrainJob", "trainer.kubeflow.org", "trainer.kubeflow.org/v1alpha1"},
+    {"TrainingRuntime", "trainer.kubeflow.org", "trainer.kubeflow.org/v1alpha1"},
+    {"ClusterTrainingRuntime", "trainer.kubeflow.org", "trainer.kubeflow.org/v1alpha1"},
+    {"PyTorchJob", "kubeflow.org", "kubeflow.org/v1", "training.kubedl.io"},
+    {"MPIJob", "kubeflow.org", "kubeflow.org/v2beta1", "training.kubedl.io"},
+    {"RayJob", "ray.io", "ray.io/v1"},
+    {"RayCluster", "ray.io", "ray.io/v1", "cluster.ray.io"},
+    {"LeaderWorkerSet", "leaderworkerset.x-k8s.io", "leaderworkerset.x-k8s.io/v1"},
+};
+
+void other_group(const ManifestSet&, const Object& object, Report& report) {
+  // The kustomization of kustomize's own objects, and objects of other makers, are left alone.
+  const std::string_view group = object.api_group();
+  for (const KnownGroup& known : kGroups) {
+    if (object.kind != known.kind || group == known.group || group == known.fork ||
+        is_placeholder(object.api_version))
+      continue;
+    report.add("POD006", object.root["apiVersion"],
+               fmt::format("no operator serves {} as {}; it is {}", known.kind,
+                           printable(object.api_version), known.instead));
+  }
+}
+
 void old_version(const ManifestSet&, const Object& object, Report& report) {
   for (const OldVersion& old : kOldVersions) {
     if (object.kind != old.kind || object.api_version != old.api_version) continue;
@@ -279,6 +312,7 @@ constexpr Rule kRules[] = {
     {"POD004", ContainerRule{command_as_text}},
     {"POD005", ContainerRule{no_shell}},
     {"POD006", ObjectRule{old_version}},
+    {"POD006", ObjectRule{other_group}},
     {"POD007", PodRule{long_name}},
     {"SCHED001", PodRule{pinned}},
     {"SCHED002", PodRule{old_labels}},

@@ -59,6 +59,50 @@ void rank_written_in(const Case& at, Report& report) {
                                  option->value, *at.pods->pods, source_of_index(at.work.kind)));
 }
 
+// torchrun for several nodes that is told neither its rank nor a rendezvous that deals ranks out.
+// What stands in a shell's script is looked at there.
+void no_rank(const Case& at, Report& report) {
+  const CommandLine& command = at.container->command;
+  const auto nodes = command.option("nnodes");
+  if (command.launcher() != Launcher::kTorchrun || command.has_shell() || !nodes ||
+      injects_identity(at.work.kind) || !has_group_of_several(at))
+    return;
+  if (count_of(nodes->value).value_or(0) < 2 ||
+      command.option({"node-rank", "rdzv-backend", "rdzv-endpoint", "standalone"}))
+    return;
+  for (std::string_view name : {"PET_NODE_RANK", "PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND"}) {
+    if (find_item(at.container->node["env"], "name", name)) return;
+  }
+  if (at.container->node["envFrom"]) return;
+  report.add_at_word(
+      "RANK002", *nodes->word,
+      fmt::format("--nnodes {} without --node-rank: each of the {} pods says that it "
+                  "is the first; take it from {}",
+                  nodes->value, *at.pods->pods, source_of_index(at.work.kind)));
+}
+
+// An index that counts from 0 in this group, beside another group that has rank 0.
+void rank_counted_twice(const Case& at, Report& report) {
+  const auto option = at.container->command.option("node-rank");
+  if (!option || !has_group_of_several(at) || at.container != at.pods->main()) return;
+  bool is_bare = false;
+  for (std::string_view name : {"VC_TASK_INDEX", "JOB_COMPLETION_INDEX"}) {
+    is_bare |= option->value == fmt::format("$({})", name) ||
+               option->value == fmt::format("${}", name) ||
+               option->value == fmt::format("${{{}}}", name);
+  }
+  if (!is_bare) return;
+  for (const PodGroup& group : at.work.groups) {
+    const Container* main = &group == at.pods ? nullptr : group.main();
+    const auto other = main == nullptr ? std::nullopt : main->command.option("node-rank");
+    if (!other || other->value != "0") continue;
+    report.add_at_word("RANK002", *option->word,
+                       fmt::format("{} counts from 0 in {} too, where {} has rank 0 already: add 1",
+                                   option->value, in_quotes(at.pods->role), in_quotes(group.role)));
+    return;
+  }
+}
+
 bool is_injected(WorkloadKind kind, std::string_view name) {
   static constexpr std::array kPet = {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK",
                                       "PET_MASTER_ADDR", "PET_MASTER_PORT"};
@@ -180,6 +224,11 @@ void container_name(const Case& at, Report& report) {
     put_edit(finding, replace_scalar(report.places(), *name.node(), "pytorch"));
 }
 
+bool is_elastic_alone(const Case& at) {
+  const Ref spec = at.work.spec();
+  return spec["elasticPolicy"] && !spec["pytorchReplicaSpecs"]["Master"];
+}
+
 void plain_python(const Case& at, Report& report) {
   if (at.container != at.pods->main() || at.container->command.launcher() != Launcher::kPython)
     return;
@@ -197,6 +246,13 @@ void plain_python(const Case& at, Report& report) {
         "RANK009", *word,
         "a TrainJob hands its pods PET_* for torchrun; plain python finds neither MASTER_ADDR nor "
         "RANK");
+    finding.severity = Severity::kWarning;
+  } else if (is_pytorch && is_elastic_alone(at) && word != nullptr &&
+             (at.work.is_spread() || at.container->gpus() > 1)) {
+    Finding& finding = report.add_at_word(
+        "RANK009", *word,
+        "an elasticPolicy hands the pods PET_* for torchrun; plain python finds neither "
+        "MASTER_ADDR nor RANK");
     finding.severity = Severity::kWarning;
   }
 }
@@ -254,6 +310,12 @@ void world_size_written_in(const Case& at, Report& report) {
   const auto written = count_of(*variable->value);
   const auto pods = world_pods(at);
   if (!written || at.container != at.pods->main()) return;
+  // One pod that is told its place: the others are objects of their own.
+  const bool is_one = pods.value_or(at.work.kind == WorkloadKind::kPod ? 1 : 0) == 1;
+  for (std::string_view name : kRankNames) {
+    const EnvVar* rank = find_variable(at.container->env, name);
+    if (is_one && rank != nullptr && rank->value && count_of(*rank->value)) return;
+  }
   const double gpus = std::max(at.container->gpus(), 1.0);
   const auto count = static_cast<double>(*written);
   const bool fits =
@@ -315,11 +377,12 @@ void mpi_slots(const Case& at, Report& report) {
   const Ref slots = at.work.spec()["slotsPerWorker"];
   const int64_t per_worker = slots ? slots.integer().value_or(0) : 1;
   int64_t workers = 0;
+  int64_t gpus = 0;
   for (const PodGroup& group : at.work.groups) {
     if (group.role != "Worker") continue;
     if (!group.pods) return;
     workers = *group.pods;
-    const auto gpus = static_cast<int64_t>(group.gpus_per_pod());
+    gpus = static_cast<int64_t>(group.gpus_per_pod());
     if (gpus > 0 && slots && per_worker > gpus) {
       report.add("RANK010", slots,
                  fmt::format("{} slots on {}: two ranks meet on one card", per_worker,
@@ -328,6 +391,16 @@ void mpi_slots(const Case& at, Report& report) {
   }
   for (const PodGroup& group : at.work.groups) {
     if (group.role != "Launcher" || group.main() == nullptr) continue;
+    if (group.main()->command.launcher() == Launcher::kDeepspeed) {
+      const auto on_each = group.main()->command.option("num-gpus");
+      const int64_t count = on_each ? count_of(on_each->value).value_or(0) : 0;
+      if (gpus == 0 || count <= gpus) continue;
+      report.add_at_word("RANK010", *on_each->word,
+                         fmt::format("--num_gpus counts on each node: {} processes on the {} of a "
+                                     "worker",
+                                     count, counted(static_cast<double>(gpus), "GPU")));
+      continue;
+    }
     const auto option = group.main()->command.option({"np", "n"});
     const auto processes = option ? count_of(option->value) : std::nullopt;
     if (group.main()->command.launcher() != Launcher::kMpirun || !processes) continue;
@@ -358,8 +431,11 @@ void volcano_plugin(const Case& at, Report& report) {
 bool means_one_world(const Case& at) {
   if (find_variable(at.container->env, "MASTER_ADDR") != nullptr) return true;
   if (find_variable(at.container->env, "WORLD_SIZE") != nullptr) return true;
-  const Ref plugins = at.work.spec()["plugins"];
-  return at.work.kind == WorkloadKind::kVolcanoJob && plugins.key("pytorch") != nullptr;
+  if (at.work.kind == WorkloadKind::kLeaderWorkerSet) return true;
+  if (at.work.kind != WorkloadKind::kVolcanoJob) return false;
+  const Ref spec = at.work.spec();
+  return spec["plugins"].key("pytorch") != nullptr || spec["plugins"].key("svc") != nullptr ||
+         spec["minAvailable"].integer().value_or(0) > 1;
 }
 
 void worlds_of_one(const Case& at, Report& report) {
@@ -414,10 +490,12 @@ void runtime_names(const Case& at, Report& report) {
   if (at.work.kind != WorkloadKind::kTrainingRuntime) return;
   const Ref policy = at.work.spec()["mlPolicy"];
   if (!policy["torch"]) return;
+  bool has_trainer = false;
   for (const YamlNode& node : at.work.spec()["template"]["spec"]["replicatedJobs"].items()) {
     const Ref job(node);
     const Ref labels = job["template"]["metadata"]["labels"];
     if (labels["trainer.kubeflow.org/trainjob-ancestor-step"].text() != "trainer") continue;
+    has_trainer = true;
     if (job["name"].text() != "node") {
       report.add("RANK018", job["name"],
                  "the trainer's replicatedJob is not named \"node\", which PET_MASTER_ADDR is made "
@@ -427,6 +505,10 @@ void runtime_names(const Case& at, Report& report) {
     if (containers.is_sequence() && !find_item(containers, "name", "node"))
       report.add("RANK018", containers, "the trainer has no container named \"node\"");
   }
+  if (has_trainer || !at.work.spec()["template"]["spec"]["replicatedJobs"].is_sequence()) return;
+  report.add_at_key("RANK018", at.work.spec()["template"]["spec"], "replicatedJobs",
+                    "no replicatedJob has the label trainer.kubeflow.org/trainjob-ancestor-step: "
+                    "trainer: the Trainer finds no pods to put PET_* into");
 }
 
 void env_of_job(const JobSource& job, Report& report) {
@@ -442,6 +524,8 @@ void env_of_job(const JobSource& job, Report& report) {
 
 constexpr Rule kRules[] = {
     {"RANK002", ContainerRule{rank_written_in}},
+    {"RANK002", ContainerRule{no_rank, Needs::kWholeObject}},
+    {"RANK002", ContainerRule{rank_counted_twice, Needs::kWholeObject}},
     {"RANK003", ContainerRule{overridden}},
     {"RANK003", JobRule{env_of_job}},
     {"RANK004", WorkloadRule{master_replicas, Needs::kWholeObject}},

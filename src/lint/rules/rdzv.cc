@@ -82,6 +82,22 @@ void volcano_names(const Case& at, Report& report) {
   }
 }
 
+// The pods of a Volcano Job are called <job>-<task>-<index>, never as their task.
+void name_of_task(const Case& at, Report& report) {
+  if (at.container != at.pods->main() || at.work.kind != WorkloadKind::kVolcanoJob) return;
+  const auto master = master_address(at, report);
+  if (!master || at.set.find("Service", master->host, *at.work.object) != nullptr) return;
+  const bool is_task =
+      std::any_of(at.work.groups.begin(), at.work.groups.end(),
+                  [&](const PodGroup& group) { return group.role == master->host; });
+  if (!is_task) return;
+  report.add(
+      "RDZV005", master->place,
+      fmt::format("{0} is the name of a task, and no host: with the plugin svc its first pod "
+                  "is {1}-{0}-0.{1}",
+                  printable(master->host), at.work.object->name));
+}
+
 bool is_headless(Ref service) { return service["spec"]["clusterIP"].text() == "None"; }
 
 void check_service(const Case& at, const Object& service, const MasterAddress& master,
@@ -302,6 +318,7 @@ constexpr Rule kRules[] = {
     {"RDZV002", ObjectRule{service_itself}},
     {"RDZV003", ContainerRule{own_address}},
     {"RDZV005", ContainerRule{volcano_names, Needs::kWholeObject}},
+    {"RDZV005", ContainerRule{name_of_task, Needs::kWholeObject}},
     {"RDZV005", ContainerRule{name_without_subdomain, Needs::kWholeObject}},
     {"RDZV005", ContainerRule{name_of_jobset, Needs::kWholeObject}},
     {"RDZV006", ContainerRule{ports_of_the_node}},

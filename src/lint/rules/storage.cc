@@ -75,11 +75,11 @@ void host_path(const Case& at, Report& report) {
   for (const YamlNode& node : at.pods->spec["volumes"].items()) {
     const Ref volume(node);
     const std::string_view path = volume["hostPath"]["path"].text();
-    const bool is_of_the_node = path == "/dev/shm" || path.starts_with("/dev") ||
-                                path.starts_with("/sys") || path.starts_with("/lib") ||
-                                path.starts_with("/usr") || path.starts_with("/etc") ||
-                                path.starts_with("/var/run") || path.starts_with("/run") ||
-                                contains(path, "nvidia") || contains(path, "docker.sock");
+    const bool is_of_the_node =
+        path == "/dev/shm" || path.starts_with("/dev") || path.starts_with("/sys") ||
+        path.starts_with("/lib") || path.starts_with("/usr") || path.starts_with("/etc") ||
+        path.starts_with("/var/run") || path.starts_with("/run") || path.starts_with("/var/log") ||
+        path.starts_with("/proc") || contains(path, "nvidia") || contains(path, "docker.sock");
     if (path.empty() || path == "/" || is_of_the_node) continue;
     report.add("STO002", volume["hostPath"]["path"],
                fmt::format("{} is another directory on each node; {} pods see different files",
