@@ -179,6 +179,22 @@ TEST(Rules, KnowWhichTorchPipTakes) {
   const std::string upgraded = replace_first(kept, "torch torchvision", "-U torch torchvision");
   EXPECT_THAT(codes(upgraded), Contains("VER002"));
   EXPECT_THAT(codes(replace_first(good, install, "torch --index-url $INDEX_URL")), IsEmpty());
+  const std::string official = replace_first(good, base, "pytorch/pytorch:2.4.0-cuda12.4-runtime");
+  for (const std::string met : {"torch==2.4.0", "torch~=2.4", "'torch>=2.3,<2.5'", "torch==2.4.*"})
+    EXPECT_THAT(codes(replace_first(official, install, met)), IsEmpty()) << met;
+  for (const std::string other : {"torch==2.5.1", "'torch>=2.6'", "torch~=2.4.1", "torch==2.3.*"})
+    EXPECT_THAT(codes(replace_first(official, install, other)), Contains("VER002")) << other;
+}
+
+TEST(Rules, CountNothingAgainstAPipThatUpgradesItself) {
+  const std::string good = read("Dockerfile");
+  const auto codes = [](const std::string& text) {
+    return codes_of(lint({{Source{"Dockerfile", text, SourceKind::kDockerfile}}}));
+  };
+  EXPECT_THAT(codes(replace_first(good, "WORKDIR /app", "RUN pip install --upgrade pip")),
+              IsEmpty());
+  EXPECT_THAT(codes(replace_first(good, "opencv-python-headless", "'accelerate>=1.11.0'")),
+              IsEmpty());
 }
 
 TEST(Rules, LetPodsOfOneObjectEachBeToldTheirPlace) {

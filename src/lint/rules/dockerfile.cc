@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cctype>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -135,11 +137,21 @@ void opencv(const Dockerfile& file, Report& report) {
   });
 }
 
+// Its own upgrade is small.
+bool installs_only_pip(const std::vector<const DockerWord*>& words) {
+  return std::all_of(words.begin(), words.end(), [](const DockerWord* word) {
+    const std::string_view package = package_of(word->text);
+    return word->text.starts_with("-") || package == "pip" || package == "setuptools" ||
+           package == "wheel";
+  });
+}
+
 void pip_cache(const Dockerfile& file, Report& report) {
   const bool is_off = find_variable(file.env, "PIP_NO_CACHE_DIR") != nullptr;
   bool is_found = false;
   each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
     if (is_off || is_found || !is_pip_install(instruction, i)) return;
+    if (installs_only_pip(arguments_after(instruction, i))) return;
     const bool has_flag = instruction.mentions("--no-cache-dir") ||
                           instruction.mentions("type=cache") ||
                           instruction.mentions("cache purge") || instruction.mentions(".cache");
@@ -189,9 +201,63 @@ bool has_torch_in_base(const Dockerfile& file) {
           contains(base->image, "nvcr.io/nvidia/nemo"));
 }
 
-// "torch" alone is there already, unless pip is told to look for another.
-bool keeps_what_is_there(const DockerWord& torch, const std::vector<const DockerWord*>& words) {
-  return torch.text == "torch" &&
+// "2.4.0+cu124" as {2, 4, 0}.
+std::vector<int64_t> numbers_of(std::string_view version) {
+  std::vector<int64_t> out;
+  while (!version.empty()) {
+    const size_t end = std::min(version.find_first_not_of("0123456789"), version.size());
+    const auto number = count_of(version.substr(0, end));
+    if (!number) break;
+    out.push_back(*number);
+    if (end == version.size() || version[end] != '.') break;
+    version.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+bool fits_bound(std::string_view bound, std::vector<int64_t> version) {
+  const size_t at = bound.find_first_not_of("=<>~!");
+  if (at == bound.npos || at == 0) return false;
+  const std::string_view op = bound.substr(0, at);
+  std::vector<int64_t> wanted = numbers_of(bound.substr(at));
+  if (wanted.empty()) return false;
+  if (op == "~=" || bound.ends_with(".*")) {
+    const size_t same = op == "~=" ? wanted.size() - 1 : wanted.size();
+    const bool is_same =
+        version.size() >= same &&
+        std::equal(wanted.begin(), wanted.begin() + static_cast<long>(same), version.begin());
+    return op == "==" || op == "~=" ? is_same && (op == "==" || version >= wanted) : false;
+  }
+  const size_t size = std::max(wanted.size(), version.size());
+  wanted.resize(size);
+  version.resize(size);
+  if (op == "==") return version == wanted;
+  if (op == ">=") return version >= wanted;
+  if (op == "<=") return version <= wanted;
+  if (op == ">") return version > wanted;
+  if (op == "<") return version < wanted;
+  return op == "!=" && version != wanted;
+}
+
+// Whether the torch of "pytorch/pytorch:2.4.0-cuda12.4-..." is what "torch>=2.3,<2.5" asks for.
+bool is_met_by_base(std::string_view requirement, const DockerStage& base) {
+  if (!contains(base.image, "pytorch/pytorch:")) return false;
+  const std::vector<int64_t> version = numbers_of(tag_of(base.image));
+  std::string_view bounds = requirement.substr(package_of(requirement).size());
+  if (version.size() < 2 || bounds.empty()) return false;
+  while (!bounds.empty()) {
+    const size_t comma = bounds.find(',');
+    if (!fits_bound(bounds.substr(0, comma), version)) return false;
+    bounds = comma == bounds.npos ? std::string_view() : bounds.substr(comma + 1);
+  }
+  return true;
+}
+
+// What is there already, by its name alone or by a bound that it meets, unless pip is told to look
+// for another.
+bool keeps_what_is_there(const DockerWord& torch, const std::vector<const DockerWord*>& words,
+                         const DockerStage& base) {
+  return (torch.text == "torch" || is_met_by_base(torch.text, base)) &&
          std::none_of(words.begin(), words.end(), [](const DockerWord* word) {
            return word->text == "-U" || word->text == "--upgrade" || word->text == "--pre" ||
                   word->text == "--force-reinstall" || word->text == "--ignore-installed";
@@ -206,7 +272,7 @@ void torch_install(const Dockerfile& file, Report& report) {
       if (package_of(word->text) != "torch") continue;
       const Place place = report.places().place(word->offset);
       if (has_torch_in_base(file)) {
-        if (keeps_what_is_there(*word, arguments)) continue;
+        if (keeps_what_is_there(*word, arguments, *file.base())) continue;
         report.add("VER002", place,
                    fmt::format("this replaces the torch of {}, which was built with its CUDA and "
                                "NCCL",
@@ -264,6 +330,22 @@ void other_nccl(const Dockerfile& file, Report& report) {
   });
 }
 
+// Packages from elsewhere: "pip install ." installs the code itself.
+bool installs_packages(const DockerInstruction& instruction) {
+  for (size_t i = 0; i < instruction.words.size(); ++i) {
+    if (!is_pip_install(instruction, i)) continue;
+    const auto arguments = arguments_after(instruction, i);
+    if (installs_only_pip(arguments)) continue;
+    for (const DockerWord* word : arguments) {
+      const std::string_view text = word->text;
+      const bool is_local = text.starts_with(".") || text.starts_with("/") ||
+                            text.starts_with("$") || contains(text, ".whl");
+      if (!text.starts_with("-") && !text.starts_with("http") && !is_local) return true;
+    }
+  }
+  return false;
+}
+
 void code_before_packages(const Dockerfile& file, Report& report) {
   const DockerInstruction* copy = nullptr;
   for (const DockerInstruction* instruction : file.final_instructions()) {
@@ -272,8 +354,7 @@ void code_before_packages(const Dockerfile& file, Report& report) {
     const bool is_all =
         is_copy && words.size() == 2 && (words[0].text == "." || words[0].text == "./");
     if (is_all && copy == nullptr) copy = instruction;
-    const bool installs = instruction->name == "RUN" && instruction->mentions("pip") &&
-                          instruction->mentions("install") && instruction->mentions("requirements");
+    const bool installs = instruction->name == "RUN" && installs_packages(*instruction);
     if (!installs || copy == nullptr || !is_image_for_training(file)) continue;
     report.add(
         "IMG008", report.places().place(copy->offset),
@@ -281,6 +362,31 @@ void code_before_packages(const Dockerfile& file, Report& report) {
         "them again and makes new layers for every node");
     return;
   }
+}
+
+// "torch>=2.4" without quotes: to the shell, ">" begins a redirection.
+void bound_without_quotes(const Dockerfile& file, Report& report) {
+  each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
+    if (instruction.is_exec_form || !is_pip_install(instruction, i)) return;
+    for (const DockerWord* word : arguments_after(instruction, i)) {
+      const std::string_view package = package_of(word->text);
+      const size_t at = word->text.find_first_of("<>");
+      const bool is_bound = !package.empty() && !package.starts_with("-") && at != 0 &&
+                            at != std::string::npos && word->text.find("=") != std::string::npos &&
+                            std::isdigit(static_cast<unsigned char>(package[0])) == 0;
+      const std::string_view raw =
+          std::string_view(report.source().text).substr(word->offset, word->text.size());
+      if (!is_bound || raw != word->text) continue;  // quotes
+      Finding& finding = report.add(
+          "VER006", report.places().place(word->offset),
+          fmt::format("the shell takes \"{}\" of {} for a redirection: pip gets {} without its "
+                      "bound",
+                      word->text.substr(at), word->text, word->text.substr(0, at)));
+      finding.edits.push_back({word->offset, word->offset, "\""});
+      const size_t end = word->offset + word->text.size();
+      finding.edits.push_back({end, end, "\""});
+    }
+  });
 }
 
 constexpr Rule kRules[] = {
@@ -293,6 +399,7 @@ constexpr Rule kRules[] = {
     {"VER001 VER002", DockerfileRule{torch_install}},
     {"VER003", DockerfileRule{cuda_of_wheel}},
     {"VER005", DockerfileRule{other_nccl}},
+    {"VER006", DockerfileRule{bound_without_quotes}},
 };
 
 }  // namespace
