@@ -39,6 +39,24 @@ constexpr Twins kTwins[] = {
      "torchrun --nproc_per_node=8 train.py\n"},
     {"RUN024", "AddressWrittenIn", "export MASTER_ADDR=10.1.2.3\npython train.py\n",
      "export MASTER_ADDR=$HEAD_NODE\npython train.py\n"},
+    {"RANK011", "MoreNodesThanAskedFor",
+     "#SBATCH --nodes=2\nsrun torchrun --nnodes=8 --rdzv_backend=c10d --rdzv_endpoint=$H "
+     "train.py\n",
+     "#SBATCH --nodes=2-8\nsrun torchrun --nnodes=8 --rdzv_backend=c10d --rdzv_endpoint=$H "
+     "train.py\n"},
+    {"RANK011", "MoreLaunchersThanNodes",
+     "#SBATCH --nodes=2\n#SBATCH --ntasks=4\nsrun torchrun --nnodes=8 --rdzv_endpoint=$H "
+     "train.py\n",
+     "#SBATCH --nodes=2\n#SBATCH --ntasks=4\nsrun torchrun --nnodes=4 --rdzv_endpoint=$H "
+     "train.py\n"},
+    {"RUN041", "CommandLineWithARankInIt",
+     "#SBATCH --nodes=2\nL=\"accelerate launch --num_machines 2 --machine_rank $SLURM_NODEID\"\n"
+     "srun bash -c \"$L train.py\"\naccelerate launch --num_machines 1 train.py\n",
+     "#SBATCH --nodes=2\nL=\"accelerate launch --num_machines 2 --machine_rank \\$SLURM_NODEID\"\n"
+     "srun bash -c \"$L train.py\"\naccelerate launch --num_machines 1 train.py\n"},
+    {"RUN032", "RankOfALoop", "torchrun --nnodes=2 --node_rank=0 --master_addr=$M train.py\n",
+     "for ((i = 0; i < 2; i++)); do\n"
+     "  ssh $i torchrun --nnodes=2 --node_rank=$i --master_addr=$M train.py\ndone\n"},
     {"RUN029", "StandaloneOnSeveral", "torchrun --standalone --nnodes=2 train.py\n",
      "torchrun --standalone --nnodes=1 train.py\n"},
     {"RUN030", "MeetAtLocalhost",

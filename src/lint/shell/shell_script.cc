@@ -197,7 +197,9 @@ void ShellScript::add_variable(NodeId node) {
     variable.value_node = parts.back();
     variable.value = unquoted(tree_.text(parts.back()));
   }
-  variable.literal = variable.value.find_first_of("$`") == std::string::npos;
+  // The counter of a loop has many values.
+  const bool counts = tree_.is(tree_.parent(node), "c_style_for_statement");
+  variable.literal = !counts && variable.value.find_first_of("$`") == std::string::npos;
   variables_.push_back(std::move(variable));
 }
 

@@ -56,6 +56,11 @@ std::string_view task_variable(std::string_view text) {
   return {};
 }
 
+// "--machine_rank", "--node-rank", "RANK=": the value says what the variable is for.
+bool mentions_rank(std::string_view text) {
+  return text.find("rank") != text.npos || text.find("RANK") != text.npos;
+}
+
 bool deals_ranks_out(const ShellScript& script) {
   return script.mentions("c10d") || script.mentions("etcd");
 }
@@ -79,13 +84,28 @@ void check_early_variables(ShellScript& script, std::optional<int> nodes) {
   }
 }
 
+// The variable that holds the whole command line: srun's tasks get it with the 0 in it.
+bool is_used_by_srun(const ShellScript& script, const ShellVariable& variable) {
+  const std::string plain = fmt::format("${}", variable.name);
+  const std::string braced = fmt::format("${{{}}}", variable.name);
+  return std::any_of(script.commands().begin(), script.commands().end(),
+                     [&](const ShellCommand& command) {
+                       const std::string_view text = script.tree().text(command.node);
+                       return is_srun(command) && !only_tells(command) &&
+                              (text.find(plain) != text.npos || text.find(braced) != text.npos);
+                     });
+}
+
 // export RANK=$SLURM_PROCID in front of srun: every task inherits 0.
 void check_early_exports(ShellScript& script, std::optional<int> nodes) {
   if (nodes == 1) return;
   if (std::none_of(script.commands().begin(), script.commands().end(), is_srun)) return;
   for (const ShellVariable& variable : script.variables()) {
     const std::string_view name = task_variable(variable.value);
-    if (name.empty() || variable.name.find("RANK") == variable.name.npos) continue;
+    if (name.empty() || script.tree().is(variable.value_node, "raw_string")) continue;
+    const bool is_rank =
+        variable.name.find("RANK") != variable.name.npos && !script.launches().empty();
+    if (!is_rank && !(mentions_rank(variable.value) && is_used_by_srun(script, variable))) continue;
     const bool is_used = script.mentions(fmt::format("${}", variable.name)) ||
                          script.mentions(fmt::format("${{{}", variable.name));
     const bool is_exported =
@@ -93,8 +113,12 @@ void check_early_exports(ShellScript& script, std::optional<int> nodes) {
     if (!is_used && !is_exported) continue;
     script.add("RUN041", deals_ranks_out(script) ? Severity::kNote : Severity::kError,
                variable.node,
-               fmt::format("{} is 0 in the batch script, and srun's tasks inherit {}=0 from it",
-                           name, variable.name));
+               is_rank ? fmt::format("{} is 0 in the batch script, and srun's tasks inherit {}=0 "
+                                     "from it",
+                                     name, variable.name)
+                       : fmt::format("{} is filled in here, where it is 0, before srun starts the "
+                                     "tasks: all of them get 0",
+                                     name));
     return;
   }
 }
@@ -207,6 +231,28 @@ void check_worlds_apart(ShellScript& script, std::optional<int> nodes) {
   }
 }
 
+// --nnodes=8 in a job of two nodes: the launchers wait for six that do not come.
+void check_node_count(ShellScript& script) {
+  const std::string_view text = directive_text(script, "--nodes", "-N");
+  const auto asked = count_in(text);  // "2-4" is no number
+  if (!asked) return;
+  // A launcher counts as a node, and srun starts one for each task.
+  const int tasks = std::max(directive(script, "--ntasks", "-n").value_or(0),
+                             *asked * directive(script, "--ntasks-per-node", "").value_or(1));
+  for (const Launch& launch : script.launches()) {
+    const bool is_accelerate = launch.by == LaunchedBy::kAccelerate;
+    if (launch.by != LaunchedBy::kTorchrun && !is_accelerate) continue;
+    const auto nodes = script.option(launch, is_accelerate ? "num-machines" : "nnodes");
+    const auto least =
+        nodes ? count_in(nodes->value.substr(0, nodes->value.find(':'))) : std::nullopt;
+    if (!least || *least <= std::max(*asked, tasks)) continue;
+    script.add(
+        "RANK011", Severity::kError, nodes->node,
+        fmt::format("{} nodes are waited for, and the batch script asks for {}", *least, *asked));
+    return;
+  }
+}
+
 // A shell of its own for each task, which takes its own name for the master's.
 void check_own_name(ShellScript& script, std::optional<int> nodes) {
   if (nodes == 1) return;
@@ -272,13 +318,14 @@ void check_slurm(ShellScript& script) {
   if (!script.is_batch()) return;
   const auto nodes = directive(script, "--nodes", "-N");
   check_own_name(script, nodes);
+  check_early_exports(script, nodes);
   if (script.launches().empty()) return;
   check_early_variables(script, nodes);
-  check_early_exports(script, nodes);
   check_one_node(script, nodes);
   check_missing_srun(script);
   check_processes(script);
   check_worlds_apart(script, nodes);
+  check_node_count(script);
   check_launcher_per_task(script);
 }
 
