@@ -171,6 +171,11 @@ constexpr Retired kRetired[] = {
     {"NCCL_LL128_THRESHOLD", "", "2.5"},
 };
 
+// Neither NCCL nor torch has ever read these.
+constexpr std::string_view kNoTimeouts[] = {"NCCL_TIMEOUT", "NCCL_TIMEOUT_MS",
+                                            "NCCL_TIMEOUT_SECONDS", "NCCL_SOCKET_TIMEOUT",
+                                            "NCCL_WATCHDOG_TIMEOUT"};
+
 struct Renamed {
   std::string_view name;
   std::string_view successor;
@@ -219,6 +224,15 @@ std::optional<VariableProblem> check_retired(std::string_view name) {
         std::string(retired.successor), ""};
   }
   return {};
+}
+
+std::optional<VariableProblem> check_timeout(std::string_view name) {
+  if (!is_in(kNoTimeouts, name)) return {};
+  return VariableProblem{"NCCL003",
+                         fmt::format("neither NCCL nor torch reads {}: how long ranks wait is the "
+                                     "timeout of init_process_group()",
+                                     name),
+                         "", ""};
 }
 
 std::optional<VariableProblem> check_torch_name(std::string_view name) {
@@ -300,6 +314,7 @@ std::optional<VariableProblem> check_nccl_variable(std::string_view name, std::s
   if (!name.starts_with("NCCL_")) return {};
   if (auto problem = check_torch_name(name)) return problem;
   if (auto problem = check_retired(name)) return problem;
+  if (auto problem = check_timeout(name)) return problem;
   if (auto problem = check_level(name, value)) return problem;
   if (auto problem = check_value(name, value)) return problem;
   return check_spelling(name);

@@ -95,6 +95,9 @@ constexpr Twins kTwins[] = {
     {"PERF001", "AnomaliesLookedFor",
      "torch.autograd.set_detect_anomaly(True)\ndist.init_process_group('nccl')\n",
      "torch.autograd.set_detect_anomaly(False)\ndist.init_process_group('nccl')\n"},
+    {"NCCL003", "TimeoutThatNobodyReads",
+     "os.environ['NCCL_TIMEOUT_MS'] = '1800000'\ndist.init_process_group('nccl')\n",
+     "os.environ['NCCL_IB_TIMEOUT'] = '22'\ndist.init_process_group('nccl')\n"},
     {"RANK030", "GlobalRankAsDevice",
      "dist.init_process_group('nccl')\ntorch.cuda.set_device(dist.get_rank())\n",
      "dist.init_process_group('nccl')\n"
