@@ -217,6 +217,9 @@ ScriptFacts facts_of(const Context& context) {
   facts.distributed |= group || facts.ddp || facts.fsdp || facts.own_loop;
   facts.trains |= group || facts.ddp || facts.fsdp;
   const std::string_view text = context.tree.source();
+  // A module whose trainer is in another file.
+  facts.trains |= facts.managed && text.find("LightningModule") != std::string_view::npos &&
+                  text.find("def training_step") != std::string_view::npos;
   facts.gpu |= text.find("\"cuda") != std::string_view::npos ||
                text.find("'cuda") != std::string_view::npos ||
                text.find("\"nccl\"") != std::string_view::npos ||

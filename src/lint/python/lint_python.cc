@@ -37,9 +37,9 @@ bool may_train(std::string_view text) {
   };
   const bool has_framework = has("torch") || has("lightning") || has("accelerate") ||
                              has("deepspeed") || has("transformers");
-  return has_framework &&
-         (has("backward") || has("init_process_group") || has("DataParallel") || has("DDP") ||
-          has("FSDP") || has("fully_shard") || has("rainer") || has(".fit("));
+  return has_framework && (has("backward") || has("init_process_group") || has("DataParallel") ||
+                           has("DDP") || has("FSDP") || has("fully_shard") || has("rainer") ||
+                           has(".fit(") || has("LightningModule"));
 }
 
 // A test starts its own small world, with ports and addresses written in.

@@ -43,6 +43,8 @@ constexpr Word kNames[] = {
     {"ddp_rank", RankKind::kGlobal},
     {"get_rank", RankKind::kGlobal},
     {"get_global_rank", RankKind::kGlobal},
+    {"get_world_rank", RankKind::kGlobal},
+    {"world_rank", RankKind::kGlobal},
     {"process_index", RankKind::kGlobal},
     {"dist_rank", RankKind::kGlobal},
     {"local_rank", RankKind::kLocal},

@@ -112,7 +112,13 @@ bool is_synchronised_log(const Context& context, const Call& call) {
          !context.script.is_true(context.script.argument(call, "rank_zero_only"));
 }
 
+// Ray Train waits in report() until every worker has reported.
+bool is_report(const Call& call) {
+  return call.name == "ray.train.report" || call.name == "ray.air.session.report";
+}
+
 bool is_collective(const Context& context, const Call& call) {
+  if (call.last() == "full_tensor") return call.name.find('.') != std::string::npos;
   if (call.name == "torch.distributed." + std::string(call.last())) {
     return std::count(std::begin(kCollectives), std::end(kCollectives), call.last()) != 0 &&
            context.script.argument(call, "group") == kNoNode;
@@ -149,7 +155,7 @@ bool spares_sharded(const Context& context, NodeId node) {
 void check_framework(Context& context) {
   for (const Call& call : context.script.calls()) {
     const FrameworkCall* known = framework_call(context, call);
-    if (known == nullptr && !is_synchronised_log(context, call)) continue;
+    if (known == nullptr && !is_synchronised_log(context, call) && !is_report(call)) continue;
     const Guard guard = context.guards.of(call.node);
     if (!guard.some() || guard.ordered || has_counterpart(context, call, guard)) continue;
     const bool sharded_only = known != nullptr && known->sharded_only;

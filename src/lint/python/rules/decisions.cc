@@ -95,17 +95,51 @@ bool divides_validation(const Context& context) {
   });
 }
 
+// The names in the conditions around a statement, up to the loop that it leaves, and what they
+// are counted by: "bad += 1" stands under "if total < best".
+std::set<std::string_view> names_behind(const Context& context, NodeId statement, NodeId loop) {
+  const SyntaxTree& tree = context.tree;
+  std::set<std::string_view> names;
+  const auto add_conditions = [&](NodeId from) {
+    for (NodeId at = tree.parent(from); at != kNoNode && at != loop; at = tree.parent(at)) {
+      if (!tree.is(at, "if_statement")) continue;
+      const NodeId condition = tree.child(at, "condition");
+      for (NodeId id = condition; id < tree.subtree_end(condition); ++id) {
+        if (tree.is(id, "identifier")) names.insert(tree.text(id));
+      }
+    }
+  };
+  add_conditions(statement);
+  const std::set<std::string_view> first = names;
+  for (const Assignment& one : context.script.assignments()) {
+    if (tree.contains(loop, one.node) && first.count(one.target) != 0) add_conditions(one.node);
+  }
+  return names;
+}
+
+// A number that a rank takes from its own part of the data.
+bool is_measured(const Context& context, NodeId loop, const std::set<std::string_view>& names) {
+  const std::vector<Assignment>& all = context.script.assignments();
+  return std::any_of(all.begin(), all.end(), [&](const Assignment& one) {
+    const bool takes_item = !context.tree.is(one.node, "for_statement") &&
+                            context.tree.text(one.node).find(".item()") != std::string_view::npos;
+    return takes_item && context.tree.contains(loop, one.node) && names.count(one.target) != 0;
+  });
+}
+
 // `if early_stopping.early_stop: break`, where each rank counts by its own loss.
 void check_early_stop(Context& context) {
   if (!divides_validation(context) || shares_anything(context)) return;
   for (NodeId node = 0; node < context.tree.size(); ++node) {
     if (!context.tree.is(node, "break_statement")) continue;
     const NodeId condition = condition_around(context.tree, node);
-    if (!is_training_loop(context, context.script.loop_around(node)) ||
-        context.guards.within_function(node).some() ||
-        !mentions_any(context.tree.text(condition),
-                      {"early_stop", "earlystop", "patience", "stopper", "should_stop",
-                       "stop_training", "no_improve", "bad_epochs"})) {
+    const NodeId loop = context.script.loop_around(node);
+    if (!is_training_loop(context, loop) || context.guards.within_function(node).some()) continue;
+    const bool is_named = mentions_any(
+        context.tree.text(condition), {"early_stop", "earlystop", "patience", "stopper",
+                                       "should_stop", "stop_training", "no_improve", "bad_epochs"});
+    if (!is_named &&
+        (condition == kNoNode || !is_measured(context, loop, names_behind(context, node, loop)))) {
       continue;
     }
     context.add(kCode, Severity::kWarning, node,

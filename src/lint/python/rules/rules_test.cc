@@ -95,6 +95,41 @@ constexpr Twins kTwins[] = {
     {"PERF001", "AnomaliesLookedFor",
      "torch.autograd.set_detect_anomaly(True)\ndist.init_process_group('nccl')\n",
      "torch.autograd.set_detect_anomaly(False)\ndist.init_process_group('nccl')\n"},
+    {"RANK032", "ReportOfOneWorker",
+     "import ray.train\nimport ray.train.torch\nmodel = ray.train.torch.prepare_model(m)\n"
+     "loss.backward()\nif ray.train.get_context().get_world_rank() == 0:\n"
+     "    ray.train.report({'loss': 1})\n",
+     "import ray.train\nimport ray.train.torch\nmodel = ray.train.torch.prepare_model(m)\n"
+     "loss.backward()\nif ray.train.get_context().get_world_rank() == 0:\n    c = write()\n"
+     "ray.train.report({'loss': 1}, checkpoint=c)\n"},
+    {"RANK032", "WholeTensorOnOneRank",
+     "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\nloss.backward()\n"
+     "if dist.get_rank() == 0:\n    print(norm.full_tensor())\n",
+     "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\nloss.backward()\n"
+     "whole = norm.full_tensor()\nif dist.get_rank() == 0:\n    print(whole)\n"},
+    {"RANK032", "SynchronisedLogOfAModuleByItself",
+     "import lightning as L\nclass M(L.LightningModule):\n    def training_step(self, b, i):\n"
+     "        return b\n    def on_validation_epoch_end(self):\n"
+     "        if self.trainer.is_global_zero:\n            self.log('a', 1, sync_dist=True)\n",
+     "import lightning as L\nclass M(L.LightningModule):\n    def training_step(self, b, i):\n"
+     "        return b\n    def on_validation_epoch_end(self):\n"
+     "        self.log('a', 1, sync_dist=True)\n"},
+    {"RANK035", "CountOfBadEpochs",
+     "m = DDP(m)\nval = DataLoader(d, sampler=DistributedSampler(val_set))\nbest, bad = 9, 0\n"
+     "for epoch in range(9):\n    for x in loader:\n        loss.backward()\n"
+     "    total = 0\n    for x in val:\n        total += m(x).item()\n"
+     "    if total < best:\n        best, bad = total, 0\n    else:\n        bad += 1\n"
+     "        if bad > 5:\n            break\n",
+     "m = DDP(m)\nval = DataLoader(d, sampler=DistributedSampler(val_set))\n"
+     "for epoch in range(9):\n    for x in loader:\n        loss.backward()\n"
+     "    total = 0\n    for x in val:\n        total += m(x).item()\n"
+     "    print(total)\n    if epoch > limit:\n        break\n"},
+    {"SCR012", "ForwardThatFails",
+     "model = DDP(m)\nfor b in loader:\n    try:\n        loss = model(b)\n"
+     "    except NothingInIt:\n        continue\n    loss.backward()\n    optimizer.step()\n",
+     "model = DDP(m)\nfor b in loader:\n    try:\n        b = fetch(b)\n"
+     "    except NothingInIt:\n        continue\n    loss = model(b)\n    loss.backward()\n"
+     "    optimizer.step()\n"},
     {"NCCL003", "TimeoutThatNobodyReads",
      "os.environ['NCCL_TIMEOUT_MS'] = '1800000'\ndist.init_process_group('nccl')\n",
      "os.environ['NCCL_IB_TIMEOUT'] = '22'\ndist.init_process_group('nccl')\n"},

@@ -116,6 +116,38 @@ void check_swallowed(Context& context) {
   }
 }
 
+// `try: loss = model(batch) except X: continue`, and the backward comes after it.
+void check_skipped_forward(Context& context) {
+  const SyntaxTree& tree = context.tree;
+  const std::vector<const Call*> backwards = context.script.calls_to("backward");
+  for (const Call& call : context.script.calls()) {
+    const NodeId callee = tree.child(call.node, "function");
+    if (!context.is_wrapped(callee) && !context.is_fsdp_wrapped(callee)) continue;
+    const NodeId attempt = tree.ancestor(call.node, "try_statement");
+    const NodeId loop = context.script.loop_around(call.node);
+    if (attempt == kNoNode || loop == kNoNode || !tree.contains(loop, attempt) ||
+        !tree.contains(tree.child(attempt, "body"), call.node)) {
+      continue;
+    }
+    const bool goes_on = std::any_of(backwards.begin(), backwards.end(), [&](const Call* backward) {
+      return tree.contains(loop, backward->node) && !tree.contains(attempt, backward->node) &&
+             backward->node > attempt;
+    });
+    if (!goes_on) continue;
+    for (const NodeId clause : tree.children(attempt)) {
+      const std::string_view text = tree.text(clause);
+      if (!tree.is(clause, "except_clause") || text.find("continue") == std::string_view::npos ||
+          mentions_any(text, {"reduce", "gather", "broadcast", "raise", "exit"})) {
+        continue;
+      }
+      context.add("SCR012", Severity::kWarning, clause,
+                  "a rank whose forward fails skips its backward, and the others wait for its "
+                  "gradients");
+      return;
+    }
+  }
+}
+
 void check_same_seed(Context& context) {
   if (!context.facts.ddp) return;
   if (!context.mentions("RandomResizedCrop") && !context.mentions("RandomHorizontalFlip") &&
@@ -148,6 +180,7 @@ void check_step(Context& context) {
   }
   if (!context.facts.distributed) return;
   check_swallowed(context);
+  check_skipped_forward(context);
   check_same_seed(context);
 }
 
