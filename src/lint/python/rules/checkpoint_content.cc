@@ -79,6 +79,21 @@ bool is_counted_by_name(const Context& context, const Call& save) {
   return text.find("zfill") != std::string::npos;
 }
 
+// A scaler that is switched off for good has nothing to save.
+bool scales(const Context& context) {
+  const std::vector<const Call*> made = context.script.calls_to("GradScaler");
+  return std::any_of(made.begin(), made.end(), [&](const Call* call) {
+    return !context.tree.is(context.script.argument(*call, "enabled"), "false");
+  });
+}
+
+// The last save, after the loop: nobody goes on from it.
+bool is_after_training(const Context& context, const Call& save) {
+  const NodeId loop = context.training_loop();
+  return loop != kNoNode && save.node > loop && context.script.function_of(loop) == save.function &&
+         context.script.loop_around(save.node) == kNoNode;
+}
+
 std::string missing_from(const Context& context, const Call& save, const std::string& content) {
   std::string out;
   const auto miss = [&out](std::string_view what) {
@@ -90,8 +105,7 @@ std::string missing_from(const Context& context, const Call& save, const std::st
       !context.mentions("last_epoch")) {
     miss("the scheduler");
   }
-  if (context.mentions("GradScaler") && steps(context, {"scaler"}) &&
-      !mentions_any(content, {"scal", "amp"})) {
+  if (scales(context) && steps(context, {"scaler"}) && !mentions_any(content, {"scal", "amp"})) {
     miss("the gradient scaler");
   }
   // A trainer, a counter or a progress object may keep the count.
@@ -127,7 +141,7 @@ void check_dictionaries(Context& context) {
   std::string missing;
   for (const Call* save : context.script.calls_to("torch.save")) {
     const std::string content = content_of(context, *save);
-    if (!holds_model(content)) continue;
+    if (!holds_model(content) || is_after_training(context, *save)) continue;
     const bool to_resume = holds_state_of(content, {"opt"}) ||
                            (mentions_any(content, {"epoch", "step"}) && context.facts.resumes) ||
                            (mentions_any(content, {"epoch"}) && loads(context, {"model"}) &&
@@ -142,7 +156,9 @@ void check_dictionaries(Context& context) {
   }
   if (complete != nullptr) check_generators(context, *complete);
   if (lacking == nullptr || complete != nullptr) return;
-  context.add("CKPT024", Severity::kWarning, lacking->node,
+  // A scale that begins again costs the first steps only.
+  const bool is_small = missing == "the gradient scaler";
+  context.add("CKPT024", is_small ? Severity::kNote : Severity::kWarning, lacking->node,
               fmt::format("a run that resumes from this checkpoint lacks {}", missing));
 }
 

@@ -32,7 +32,9 @@ void check_local_rank_argument(Context& context) {
       option = text;
     }
     if (option.empty()) continue;
-    context.add("RUN020", Severity::kWarning, call->node,
+    // What nobody reads here makes no difference to torchrun.
+    const bool is_read = context.mentions(".local_rank") || context.mentions("['local_rank']");
+    context.add("RUN020", is_read ? Severity::kWarning : Severity::kNote, call->node,
                 fmt::format("torchrun gives no {}: it keeps its default on every process{}; read "
                             "LOCAL_RANK from the environment",
                             option,
@@ -100,7 +102,7 @@ void check_written_method(Context& context) {
     const std::string_view url = context.script.literal(method);
     if (!url.starts_with("tcp://")) continue;
     // A group of one: nobody to meet.
-    if (context.tree.is(context.script.argument(*init, "world_size"), "integer")) continue;
+    if (context.tree.text(context.script.argument(*init, "world_size")) == "1") continue;
     context.add("RUN024", Severity::kWarning, method,
                 fmt::format("the address {} is written into the script: a rescheduled pod has "
                             "another one",

@@ -24,12 +24,19 @@ void check_unused(Context& context) {
 }
 
 void check_data_parallel(Context& context) {
-  if (context.mentions("DDP") || context.mentions("istributed") || context.facts.fsdp) return;
+  if (context.mentions("DDP") || context.mentions("DistributedDataParallel") ||
+      context.facts.fsdp || context.facts.ddp) {
+    return;
+  }
+  const bool has_group = !context.script.calls_to("init_process_group").empty();
+  if (context.mentions("istributed") && !has_group) return;
   for (const Call* call : context.script.calls_to("DataParallel")) {
     if (!call->name.starts_with("torch.")) continue;
-    context.add("SCR005", Severity::kNote, call->node,
-                "DataParallel drives all GPUs from one process: slower than "
-                "DistributedDataParallel, and bound to one node");
+    context.add("SCR005", has_group ? Severity::kWarning : Severity::kNote, call->node,
+                has_group ? "DataParallel knows nothing of the process group: each process trains "
+                            "a model of its own on all GPUs of its node"
+                          : "DataParallel drives all GPUs from one process: slower than "
+                            "DistributedDataParallel, and bound to one node");
     return;
   }
 }

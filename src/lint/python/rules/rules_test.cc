@@ -124,12 +124,44 @@ constexpr Twins kTwins[] = {
      "for epoch in range(9):\n    for x in loader:\n        loss.backward()\n"
      "    total = 0\n    for x in val:\n        total += m(x).item()\n"
      "    print(total)\n    if epoch > limit:\n        break\n"},
+    {"SCR001", "LoaderOfRay",
+     "import ray.train.torch\nloader = ray.train.torch.prepare_data_loader(DataLoader(d))\n"
+     "for epoch in range(9):\n    for x in loader:\n        loss.backward()\n",
+     "import ray.train.torch\nloader = ray.train.torch.prepare_data_loader(DataLoader(d))\n"
+     "for epoch in range(9):\n    loader.sampler.set_epoch(epoch)\n    for x in loader:\n"
+     "        loss.backward()\n"},
+    {"SCR001", "EpochsThatAreNotCalledSo",
+     "m = DDP(m)\ns = DistributedSampler(data)\nwhile step < 9000:\n    for x in loader:\n"
+     "        loss.backward()\n",
+     "m = DDP(m)\ns = DistributedSampler(data)\nfor x in loader:\n    loss.backward()\n"},
     {"SCR012", "ForwardThatFails",
      "model = DDP(m)\nfor b in loader:\n    try:\n        loss = model(b)\n"
      "    except NothingInIt:\n        continue\n    loss.backward()\n    optimizer.step()\n",
      "model = DDP(m)\nfor b in loader:\n    try:\n        b = fetch(b)\n"
      "    except NothingInIt:\n        continue\n    loss = model(b)\n    loss.backward()\n"
      "    optimizer.step()\n"},
+    {"CKPT020", "PretrainedByEveryProcess",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(l)\n"
+     "accelerator.unwrap_model(m).save_pretrained('out')\n",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(l)\n"
+     "accelerator.unwrap_model(m).save_pretrained('out',\n"
+     "    is_main_process=accelerator.is_main_process)\n"},
+    {"CKPT024", "SavedInTheLoopAndAtTheEnd",
+     "m = DDP(m)\nfor x in loader:\n    loss.backward()\n    if rank == 0:\n"
+     "        torch.save({'m': m.state_dict(), 'opt': optimizer.state_dict()}, 'last.pt')\n",
+     "m = DDP(m)\nfor x in loader:\n    loss.backward()\nif rank == 0:\n"
+     "    torch.save({'m': m.state_dict(), 'opt': optimizer.state_dict()}, 'final.pt')\n"},
+    {"CKPT024", "ScalerThatIsOff",
+     "m = DDP(m)\nscaler = torch.amp.GradScaler('cuda')\nfor epoch in range(9):\n"
+     "    loss.backward()\n    scaler.step(optimizer)\n    if rank == 0:\n"
+     "        torch.save({'m': m.state_dict(), 'opt': optimizer.state_dict(), 'epoch': 1}, p)\n",
+     "m = DDP(m)\nscaler = torch.amp.GradScaler('cuda', enabled=False)\nfor epoch in range(9):\n"
+     "    loss.backward()\n    scaler.step(optimizer)\n    if rank == 0:\n"
+     "        torch.save({'m': m.state_dict(), 'opt': optimizer.state_dict(), 'epoch': 1}, p)\n"},
+    {"RUN024", "MethodOfAWorldWrittenIn",
+     "dist.init_process_group('nccl', init_method='tcp://10.0.0.3:23456', rank=0, "
+     "world_size=16)\n",
+     "dist.init_process_group('nccl', init_method='tcp://10.0.0.3:23456', rank=0, world_size=1)\n"},
     {"NCCL003", "TimeoutThatNobodyReads",
      "os.environ['NCCL_TIMEOUT_MS'] = '1800000'\ndist.init_process_group('nccl')\n",
      "os.environ['NCCL_IB_TIMEOUT'] = '22'\ndist.init_process_group('nccl')\n"},
@@ -454,6 +486,20 @@ TEST(PythonRules, DataParallelIsFoundWhereThereIsNothingBetter) {
                "m = DistributedDataParallel(m) if multi else torch.nn.DataParallel(m)\n"
                "loss.backward()\n",
                "SCR005"));
+  EXPECT_EQ(finding_in("import torch\nimport torch.distributed as dist\n"
+                       "dist.init_process_group('nccl')\nm = torch.nn.DataParallel(m)\n"
+                       "loss.backward()\n",
+                       "SCR005")
+                .severity,
+            Severity::kWarning);
+}
+
+TEST(PythonRules, ASamplerThatIsSwitchedOffIsFound) {
+  const std::string start =
+      "import lightning as L\nfrom torch.utils.data import DataLoader\n"
+      "trainer = L.Trainer(strategy='ddp', use_distributed_sampler=False)\n";
+  EXPECT_TRUE(has_code(start + "trainer.fit(m, DataLoader(ds, shuffle=True))\n", "SCR002"));
+  EXPECT_FALSE(has_code(start + "trainer.fit(m, DataLoader(ds, sampler=own))\n", "SCR002"));
 }
 
 TEST(PythonRules, AnArgumentOfTheOldLauncherIsFound) {
@@ -463,6 +509,9 @@ TEST(PythonRules, AnArgumentOfTheOldLauncherIsFound) {
       "dist.init_process_group('nccl')\n";
   EXPECT_TRUE(has_code(start, "RUN020"));
   EXPECT_FALSE(has_code(start + "local_rank = int(os.environ['LOCAL_RANK'])\n", "RUN020"));
+  EXPECT_EQ(finding_in(start, "RUN020").severity, Severity::kNote);
+  EXPECT_EQ(finding_in(start + "torch.cuda.set_device(args.local_rank)\n", "RUN020").severity,
+            Severity::kWarning);
 }
 
 TEST(PythonRules, ARankOfSpawnIsToldFromOthers) {

@@ -54,12 +54,19 @@ void add_set_epoch(const Context& context, Finding& finding, const Call& sampler
 
 void check_set_epoch(Context& context) {
   // Where the steps are in another file, set_epoch() may be there too.
-  if (context.training_loop() == kNoNode) return;
-  const NodeId loop = context.epoch_loop();
+  const NodeId steps = context.training_loop();
+  if (steps == kNoNode) return;
+  // "while step < max_steps: for batch in loader" goes through epochs, too.
+  const NodeId named = context.epoch_loop();
+  const NodeId loop = named == kNoNode && context.tree.is(steps, "for_statement")
+                          ? context.script.loop_around(steps)
+                          : named;
   if (loop == kNoNode || !context.script.calls_to("set_epoch").empty()) return;
   for (const Call& call : context.script.calls()) {
     if (!is_sampler(call)) continue;
     const std::string_view name = context.given_name(call);
+    // Made anew in each round of a loop that is not called after epochs.
+    if (named == kNoNode && context.tree.contains(loop, call.node)) continue;
     if (context.tree.is(context.script.argument(call, "shuffle", 3), "false") ||
         mentions_any(name, {"val", "test", "eval"}) ||
         mentions_any(context.tree.text(context.script.argument(call, "dataset", 0)),
@@ -171,10 +178,55 @@ void check_nested(Context& context) {
   }
 }
 
+// Ray's prepare_data_loader() puts a DistributedSampler in, and leaves its epoch to the script.
+void check_prepared(Context& context) {
+  const NodeId loop = context.epoch_loop();
+  if (loop == kNoNode || context.script.calls_to("backward").empty() ||
+      !context.script.calls_to("set_epoch").empty()) {
+    return;
+  }
+  for (const Call* call : context.script.calls_to("prepare_data_loader")) {
+    if (!call->name.starts_with("ray.train.torch") ||
+        mentions_any(context.given_name(*call), {"val", "test", "eval"}) ||
+        mentions_any(context.tree.text(context.script.argument(*call, "data_loader", 0)),
+                     {"val", "test", "eval"})) {
+      continue;
+    }
+    context.add("SCR001", Severity::kWarning, call->node,
+                "prepare_data_loader() puts a DistributedSampler in, and nothing calls its "
+                "set_epoch(): every epoch has the same order, and each rank sees the same batches "
+                "again");
+    return;
+  }
+}
+
+// Trainer(use_distributed_sampler=False), and no sampler of the script's own.
+void check_switched_off(Context& context) {
+  const std::vector<const Call*> loaders = context.training_loaders();
+  if (loaders.empty() || shards_by_itself(context) ||
+      std::any_of(loaders.begin(), loaders.end(),
+                  [&](const Call* loader) { return is_divided(context, *loader); })) {
+    return;
+  }
+  for (const Call* trainer : context.script.calls_to("Trainer")) {
+    for (const std::string_view name : {"use_distributed_sampler", "replace_sampler_ddp"}) {
+      const NodeId value = context.script.argument(*trainer, name);
+      if (!context.tree.is(value, "false")) continue;
+      context.add("SCR002", Severity::kWarning, value,
+                  fmt::format("{}=False, and no loader here has a sampler that divides the data: "
+                              "every rank goes through the whole dataset",
+                              name));
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 void check_samplers(Context& context) {
   check_shuffle(context);
+  if (context.script.imports("ray.train")) check_prepared(context);
+  if (context.facts.trainer()) check_switched_off(context);
   if (context.facts.trainer() || context.facts.xla || !context.facts.distributed) return;
   // Accelerate's prepare() divides loaders and tells them the epoch; DeepSpeed leaves a loader that
   // it did not make to the script.

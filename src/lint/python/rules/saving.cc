@@ -59,6 +59,28 @@ void check_all_ranks(Context& context) {
   }
 }
 
+// save_pretrained() of an unwrapped model writes wherever it is called, unless it is told which
+// process is the main one.
+void check_pretrained(Context& context) {
+  if (!context.facts.own_loop || !context.script.imports("accelerate") ||
+      context.script.calls_to("unwrap_model").empty()) {
+    return;
+  }
+  for (const Call* save : context.script.calls_to("save_pretrained")) {
+    if (context.script.argument(*save, "is_main_process") != kNoNode ||
+        context.script.has_splat(*save) || may_be_guarded(context, *save)) {
+      continue;
+    }
+    const Guard guard = context.guards.of(save->node);
+    if (guard.some() || guard.ordered) continue;
+    context.add("CKPT020", Severity::kWarning, save->node,
+                fmt::format("every process writes {} at the same time: "
+                            "is_main_process=accelerator.is_main_process lets one do it",
+                            context.quoted(context.script.argument(*save, "save_directory", 0))));
+    return;
+  }
+}
+
 bool waits_between(const Context& context, FunctionId function, NodeId from, NodeId to) {
   return std::any_of(kWaits.begin(), kWaits.end(), [&](std::string_view name) {
     const std::vector<const Call*> calls = context.script.calls_to(name);
@@ -176,6 +198,7 @@ void check_saving(Context& context) {
   check_in_place(context);
   if (!context.facts.distributed || context.facts.xla) return;
   check_all_ranks(context);
+  check_pretrained(context);
   check_read_after(context);
   check_prefix(context);
 }
