@@ -139,6 +139,23 @@ def test_fix_says_where_it_may_not_write(bad, tmp_path):
     assert bad.read_text() == BAD
 
 
+def test_fix_leaves_a_file_that_is_read_only(bad):
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    bad.chmod(0o440)
+    result = shanty("lint", "--fix", bad)
+    assert result.returncode == 3 and str(bad) in result.stderr
+    assert bad.read_text() == BAD
+
+
+def test_a_file_in_utf16_is_told_from_nothing(bad, tmp_path):
+    path = tmp_path / "powershell.yaml"
+    path.write_text(BAD, encoding="utf-16")
+    result = shanty("lint", path)
+    assert result.returncode == 2 and "UTF-16" in result.stderr
+    assert "left out" in shanty("lint", tmp_path).stderr
+
+
 def test_comments_take_findings_away(bad):
     text = BAD.replace("hostNetwork: true", "hostNetwork: true  # shanty: ignore NET001 no names used")
     text = text.replace(

@@ -106,6 +106,19 @@ std::vector<Finding> lint_job_file(const Source& source) {
   return report.take();
 }
 
+// What is put into a text ends its lines as the text does.
+void use_line_ends_of(const Source& source, std::vector<Finding>& findings) {
+  const size_t end = source.text.find('\n');
+  if (end == std::string::npos || end == 0 || source.text[end - 1] != '\r') return;
+  for (Finding& finding : findings) {
+    for (Edit& edit : finding.edits) {
+      for (size_t at = edit.text.find('\n'); at != std::string::npos;
+           at = edit.text.find('\n', at + 2))
+        edit.text.insert(at, 1, '\r');
+    }
+  }
+}
+
 std::vector<Finding> lint_other(const Source& source) {
   switch (source.kind) {
     case SourceKind::kDockerfile:
@@ -175,6 +188,7 @@ std::vector<Finding> lint(std::span<const Source> sources) {
     if (!is_manifest && source.kind == SourceKind::kManifest) return;
     by_source[i] = is_manifest ? lint_manifest(set, files[i]) : lint_other(source);
     apply_ignores(source, by_source[i]);
+    use_line_ends_of(source, by_source[i]);
   });
   std::vector<Finding> findings;
   for (auto& part : by_source) {

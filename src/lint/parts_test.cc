@@ -84,6 +84,19 @@ TEST(YamlEdits, KeepTheLayout) {
   EXPECT_EQ(with(block, replace_key(places, item.keys[1], "d")), "a:\n  - b: 'x'\n    d: 2\n");
 }
 
+TEST(YamlEdits, CommentsStayWithWhatTheyAreAbout) {
+  const std::string text =
+      "a:\n  b: 1\n  # of c\n  # shanty: ignore SHM001 c\n  c: 2\nd:\n  # of e\n  - e: 1\n";
+  const TextPlaces places(text);
+  const YamlNode root = tree(text);
+  EXPECT_EQ(with(text, insert_before(places, root.items[0].keys[1], "n: 0")),
+            "a:\n  b: 1\n  n: 0\n  # of c\n  # shanty: ignore SHM001 c\n  c: 2\nd:\n  # of e\n"
+            "  - e: 1\n");
+  EXPECT_EQ(with(text, insert_item(places, root.items[1], "n: 0")),
+            "a:\n  b: 1\n  # of c\n  # shanty: ignore SHM001 c\n  c: 2\nd:\n  - n: 0\n  # of e\n"
+            "  - e: 1\n");
+}
+
 TEST(YamlEdits, FlowMappingsGetOneLine) {
   const std::string flow = "a: {b: 1, c: 2}\n";
   const YamlNode root = tree(flow);

@@ -216,6 +216,20 @@ TEST(Rules, LetPodsSeeTheLogsOfTheirNode) {
               testing::Not(Contains("STO002")));
 }
 
+TEST(Rules, FixesKeepTheEndsOfLines) {
+  std::string text =
+      replace_first(read("hostnetwork.yaml"), "      dnsPolicy: ClusterFirstWithHostNet\n", "");
+  text = replace_first(
+      text, "          volumeMounts:\n            - {name: shm, mountPath: /dev/shm}\n", "");
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 2))
+    text.insert(at, 1, '\r');
+  std::vector<Source> sources = {{"job.yaml", text, SourceKind::kManifest}};
+  EXPECT_THAT(codes_of(fix_sources(sources)), testing::IsSupersetOf({"NET001", "SHM001"}));
+  const std::string& fixed = sources[0].text;
+  for (size_t at = fixed.find('\n'); at != std::string::npos; at = fixed.find('\n', at + 1))
+    EXPECT_EQ(fixed[at - 1], '\r') << fixed;
+}
+
 // A mended file must be readable, without what was mended, and as it is after a second time.
 TEST(Rules, FixesSettleAndChangeNothingTwice) {
   size_t fixed_rows = 0;

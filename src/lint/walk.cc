@@ -79,9 +79,16 @@ struct Taken {
   std::string problem;
 };
 
+// As PowerShell writes what it is told to redirect.
+bool is_utf16(std::string_view text) {
+  return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
+}
+
 Taken take(const Named& named) {
   auto text = read_file(named.path, kMaxSourceBytes);
   if (!text.ok()) return {.source = {}, .problem = text.error().message};
+  if (is_utf16(*text))
+    return {.source = {}, .problem = printable(named.path) + " is UTF-16; save it as UTF-8"};
   auto kind = kind_of(named.path, *text);
   if (!kind && named.is_explicit) kind = kind_of("-", *text);  // "fsdp.yaml-template"
   if (!kind) {

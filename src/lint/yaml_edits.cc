@@ -21,6 +21,18 @@ std::string indented(std::string_view text, size_t indent) {
   return out.append(indent, ' ');
 }
 
+// The first of the comment lines right above `line` that stand as far in as it does: what they say
+// is said of what comes after them.
+int first_comment_above(const TextPlaces& places, int line, size_t indent) {
+  while (line > 1) {
+    const std::string_view above = places.line(line - 1);
+    const size_t start = above.find_first_not_of(' ');
+    if (start != indent || above[start] != '#') break;
+    --line;
+  }
+  return line;
+}
+
 }  // namespace
 
 std::optional<Edit> replace_scalar(const TextPlaces& places, const YamlNode& scalar,
@@ -56,7 +68,12 @@ std::optional<Edit> insert_before(const TextPlaces& places, const YamlKey& key,
   const size_t before_bytes = std::min(line.find(key.text), line.size());
   const std::string_view before = line.substr(0, before_bytes);
   if (before.find_first_not_of(" -") == before.npos) {
-    return Edit{*at, *at, indented(text, static_cast<size_t>(key.place.column - 1))};
+    const auto indent = static_cast<size_t>(key.place.column - 1);
+    const bool is_alone = before.find('-') == before.npos;
+    const int line_number =
+        is_alone ? first_comment_above(places, key.place.line, indent) : key.place.line;
+    const size_t to = places.offset({line_number, key.place.column}).value_or(*at);
+    return Edit{to, to, indented(text, indent)};
   }
   const size_t opened = before.find_last_not_of(' ');
   const bool is_flow = opened != before.npos && (before[opened] == '{' || before[opened] == ',');
@@ -74,7 +91,9 @@ std::optional<Edit> insert_item(const TextPlaces& places, const YamlNode& list,
   const bool is_block =
       dash != line.npos && line[dash] == '-' && column <= line.size() && column > dash &&
       line.substr(dash + 1, column - dash - 1).find_first_not_of(' ') == line.npos;
-  const auto at = places.offset({first.line, static_cast<int>(dash) + 1});
+  if (dash == line.npos) return {};
+  const auto at =
+      places.offset({first_comment_above(places, first.line, dash), static_cast<int>(dash) + 1});
   if (!is_block || !at || is_json(places.text())) return {};
   std::string item = "- " + std::string(text);
   for (size_t i = item.find('\n'); i != item.npos; i = item.find('\n', i + 1))

@@ -128,13 +128,17 @@ void print_summary(std::span<const Finding> findings, size_t files) {
              counted(files, "file"), fix);
 }
 
-// Through a link to the file that it names; the file keeps its mode.
-Status write_back(const lint::Source& source) {
+// Through a link to the file that it names; the file keeps its mode. One that may not be written,
+// or that somebody else has changed since it was read, stays as it is.
+Status write_back(const lint::Source& source, const std::string& as_read) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(source.name, error);
   struct stat before{};
-  if (error || stat(path.c_str(), &before) != 0)
+  if (error || stat(path.c_str(), &before) != 0 || access(path.c_str(), W_OK) != 0)
     return errno_error("cannot write " + printable(source.name));
+  const auto now = read_file(path.string(), lint::kMaxSourceBytes);
+  if (!now.ok() || *now != as_read)
+    return Error{printable(source.name) + " has changed since it was read; run it again"};
   TRY_STATUS(write_file_atomically(path.string(), source.text));
   if (chmod(path.c_str(), before.st_mode & 07777) != 0)
     return errno_error("cannot restore the mode of " + printable(source.name));
@@ -147,7 +151,7 @@ Status fix_files(std::vector<lint::Source>& sources) {
   const std::vector<Finding> settled = lint::fix_sources(sources);
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].text == before[i].text) continue;
-    TRY_STATUS(write_back(sources[i]));
+    TRY_STATUS(write_back(sources[i], before[i].text));
     for (const Finding& finding : settled) {
       if (finding.file == sources[i].name)
         fmt::print(stderr, "fixed {}:{}: {} [{}]\n", printable(finding.file), finding.line,
