@@ -206,6 +206,22 @@ TEST(Rules, LetPodsOfOneObjectEachBeToldTheirPlace) {
               testing::Not(Contains("RANK013")));
 }
 
+TEST(Rules, ReadTheProcessesOfMpirunFromTheEnvironment) {
+  const auto codes = [](const std::string& count, const std::string& processes) {
+    const std::string text = replace_first(
+        read("mpijob.yaml"),
+        "[mpirun, -np, \"16\", all_reduce_perf, -b, \"8\", -e, 16G, -f, \"2\", -g, \"1\"]",
+        "[bash, -c, \"exec mpirun -np " + processes +
+            " all_reduce_perf\"]\n              env: [{name: NP, value: \"" + count + "\"}]");
+    return codes_of(lint({{Source{"mpijob.yaml", text, SourceKind::kManifest}}}));
+  };
+  for (const std::string processes : {"$(NP)", "${NP:-4}", "$NP"}) {
+    EXPECT_THAT(codes("32", processes), Contains("RANK011")) << processes;
+    EXPECT_THAT(codes("16", processes), IsEmpty()) << processes;
+  }
+  EXPECT_THAT(codes("32", "${PROCESSES:-4}"), IsEmpty());
+}
+
 // The logs of the node are meant to be the node's.
 TEST(Rules, LetPodsSeeTheLogsOfTheirNode) {
   const std::string text =

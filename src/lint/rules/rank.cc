@@ -372,6 +372,17 @@ std::string plugin_argument(Ref arguments, std::string_view name, std::string fa
   return fallback;
 }
 
+// The count in "4", or in "$(NP)", "$NP" and "${NP:-4}" where the container's env gives it.
+std::optional<int64_t> count_behind(const Container& container, std::string_view value) {
+  if (!value.starts_with("$")) return count_of(value);
+  const bool is_braced = value.starts_with("${") || value.starts_with("$(");
+  std::string_view name = value.substr(is_braced ? 2 : 1);
+  if (is_braced) name = name.substr(0, name.size() - (name.empty() ? 0 : 1));
+  const size_t fallback = name.find(":-");
+  const EnvVar* variable = find_variable(container.env, name.substr(0, fallback));
+  return variable != nullptr && variable->value ? count_of(*variable->value) : std::nullopt;
+}
+
 void mpi_slots(const Case& at, Report& report) {
   if (at.work.kind != WorkloadKind::kMpiJob) return;
   const Ref slots = at.work.spec()["slotsPerWorker"];
@@ -402,14 +413,14 @@ void mpi_slots(const Case& at, Report& report) {
       continue;
     }
     const auto option = group.main()->command.option({"np", "n"});
-    const auto processes = option ? count_of(option->value) : std::nullopt;
+    const auto processes = option ? count_behind(*group.main(), option->value) : std::nullopt;
     if (group.main()->command.launcher() != Launcher::kMpirun || !processes) continue;
     if (per_worker <= 0 || *processes <= workers * per_worker) continue;
     report.add_at_word(
         "RANK011", *option->word,
-        fmt::format("{} processes for {} with {} slots each: mpirun finds not enough "
-                    "slots",
-                    *processes, counted(static_cast<double>(workers), "worker"), per_worker));
+        fmt::format("{} processes for {} with {} each: mpirun finds not enough slots", *processes,
+                    counted(static_cast<double>(workers), "worker"),
+                    counted(static_cast<double>(per_worker), "slot")));
   }
 }
 
