@@ -338,6 +338,7 @@ bool installs_packages(const DockerInstruction& instruction) {
     if (installs_only_pip(arguments)) continue;
     for (const DockerWord* word : arguments) {
       const std::string_view text = word->text;
+      if (text.starts_with("-r") || text.starts_with("--requirement")) return true;
       const bool is_local = text.starts_with(".") || text.starts_with("/") ||
                             text.starts_with("$") || contains(text, ".whl");
       if (!text.starts_with("-") && !text.starts_with("http") && !is_local) return true;
