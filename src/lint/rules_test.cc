@@ -186,6 +186,19 @@ TEST(Rules, KnowWhichTorchPipTakes) {
     EXPECT_THAT(codes(replace_first(official, install, other)), Contains("VER002")) << other;
 }
 
+TEST(Rules, LetAShellThatKnowsCondaActivate) {
+  const std::string good = read("Dockerfile");
+  for (const std::string run : {"RUN . /opt/conda/etc/profile.d/conda.sh && conda activate ml",
+                                "SHELL [\"bash\", \"--login\", \"-c\"]\nRUN conda activate ml",
+                                "RUN echo \"conda activate ml\" >> /etc/shell.rc",
+                                "ENV BASH_ENV=/e\nRUN conda activate ml"}) {
+    const std::string text = replace_first(good, "WORKDIR /app", "WORKDIR /app\n" + run);
+    EXPECT_THAT(codes_of(lint({{Source{"Dockerfile", text, SourceKind::kDockerfile}}})),
+                testing::Not(Contains("RUN038")))
+        << run;
+  }
+}
+
 TEST(Rules, CountNothingAgainstAPipThatUpgradesItself) {
   const std::string good = read("Dockerfile");
   const auto codes = [](const std::string& text) {

@@ -113,6 +113,48 @@ void conda(const Dockerfile& file, Report& report) {
   });
 }
 
+// Whether the image may have a shell that knows `conda activate`, by its base or by what it does.
+bool may_know_conda(const Dockerfile& file) {
+  const DockerStage* base = file.base();
+  const bool is_plain =
+      base != nullptr &&
+      (base->image.starts_with("nvidia/cuda:") || base->image.starts_with("pytorch/pytorch:") ||
+       base->image.starts_with("continuumio/") || base->image.starts_with("ubuntu:"));
+  if (!is_plain || find_variable(file.env, "BASH_ENV") != nullptr) return true;
+  const std::vector<const DockerInstruction*> all = file.final_instructions();
+  return std::any_of(all.begin(), all.end(), [](const DockerInstruction* instruction) {
+    if (instruction->name == "SHELL") return true;
+    for (const std::string_view sign :
+         {"conda.sh", "conda init", "bashrc", "profile", "hook", " -l", "-lc", "-ic", "--login"}) {
+      if (instruction->mentions(sign)) return true;
+    }
+    return false;
+  });
+}
+
+// `RUN conda activate x && pip install ...`: the shell of RUN and of CMD has no such function.
+void conda_activate(const Dockerfile& file, Report& report) {
+  if (may_know_conda(file)) return;
+  for (const DockerInstruction* instruction : file.final_instructions()) {
+    if (instruction->name != "RUN" && instruction->name != "CMD" &&
+        instruction->name != "ENTRYPOINT")
+      continue;
+    const auto& words = instruction->words;
+    for (size_t i = 0; i < words.size(); ++i) {
+      const bool activates =
+          instruction->is_exec_form
+              ? words[i].text.starts_with("conda activate")
+              : words[i].text == "conda" && i + 1 < words.size() && words[i + 1].text == "activate";
+      if (!activates) continue;
+      report.add(
+          "RUN038", report.places().place(words[i].offset),
+          "conda activate is a function of interactive shells, and this one has not read it: "
+          "the environment is not entered");
+      return;
+    }
+  }
+}
+
 void opencv(const Dockerfile& file, Report& report) {
   const bool has_gl =
       std::any_of(file.instructions.begin(), file.instructions.end(), [](const auto& i) {
@@ -397,6 +439,7 @@ constexpr Rule kRules[] = {
     {"IMG006", DockerfileRule{opencv}},
     {"IMG007", DockerfileRule{pip_cache}},
     {"IMG008", DockerfileRule{code_before_packages}},
+    {"RUN038", DockerfileRule{conda_activate}},
     {"VER001 VER002", DockerfileRule{torch_install}},
     {"VER003", DockerfileRule{cuda_of_wheel}},
     {"VER005", DockerfileRule{other_nccl}},
