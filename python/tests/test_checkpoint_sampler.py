@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections import Counter
+from typing import Iterator
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from shanty.checkpoint import CheckpointError, ResumableLoader, ResumableSampler  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
 WORLDS = (1, 2, 3, 4, 6, 8)
@@ -147,3 +149,34 @@ def test_a_batch_sampler_is_refused_with_advice() -> None:
     loader = DataLoader(TensorDataset(torch.arange(4)), batch_sampler=[[0, 1], [2, 3]])
     with pytest.raises(CheckpointError, match="derive the batches from the step"):
         ResumableLoader(loader)
+
+
+class Endless(IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Iterator[int]:
+        return itertools.count()
+
+
+def test_an_iterable_data_set_is_refused_with_advice() -> None:
+    with pytest.raises(CheckpointError, match="an iterable data set; derive"):
+        ResumableLoader(DataLoader(Endless()))
+
+
+def test_a_loop_sees_one_length_from_its_first_batch_to_its_last() -> None:
+    loader = ResumableLoader(DataLoader(TensorDataset(torch.arange(10)), batch_size=2), seed=1)
+    lengths = []
+    for i, _ in enumerate(loader):
+        lengths.append(len(loader))
+        if i == 1:
+            break
+    assert lengths == [5, 5] and len(loader) == 3
+    assert [len(loader) for _ in loader] == [3, 3, 3]
+    assert [len(loader) for _ in loader] == [5] * 5
+
+
+def test_a_loader_has_what_a_data_loader_has() -> None:
+    data = TensorDataset(torch.arange(4))
+    loader = ResumableLoader(DataLoader(data, batch_size=2, drop_last=True))
+    assert (loader.dataset, loader.drop_last, loader.num_workers) == (data, True, 0)
+    with pytest.raises(AttributeError, match="no_such"):
+        loader.no_such
+    assert copy.copy(loader).dataset is data

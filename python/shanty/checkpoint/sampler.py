@@ -6,7 +6,14 @@ from typing import Any, Iterator
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+)
 from torch.utils.data.distributed import DistributedSampler
 
 from shanty.checkpoint.errors import CheckpointError
@@ -103,12 +110,13 @@ class ResumableLoader:
     `for epoch in range(loader.epoch, epochs): for batch in loader:` goes on in the middle of an
     epoch; when an epoch's last batch is done the next one begins. A loop that is left early goes on
     where it was, until set_epoch. Its own generator seeds the workers, so that the iteration draws
-    nothing from torch's.
+    nothing from torch's. What else a DataLoader has (dataset, num_workers) it has too.
     """
 
     def __init__(self, loader: DataLoader[Any], seed: int = 0, tail: str = "pad") -> None:
         plain = type(loader.batch_sampler) is BatchSampler
-        if not plain or loader.batch_size is None:
+        iterable = isinstance(loader.dataset, IterableDataset)
+        if not plain or loader.batch_size is None or iterable:
             raise CheckpointError(
                 "cannot resume this loader: it has a batch sampler of its own, or an iterable data "
                 "set; derive the batches from the step, or attach an object with state_dict"
@@ -132,6 +140,12 @@ class ResumableLoader:
             loader.dataset, sampler=self.sampler, generator=self._generator, **options
         )
         self.batch_size: int = loader.batch_size
+        self._length: int | None = None  # while it is iterated
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # not made yet
+            raise AttributeError(name)
+        return getattr(self.loader, name)
 
     @property
     def epoch(self) -> int:
@@ -141,18 +155,23 @@ class ResumableLoader:
         self.sampler.set_epoch(epoch)
 
     def __len__(self) -> int:
-        """Batches that are left of the epoch."""
-        return len(self.loader)
+        """Batches that a loop over it gets or, within one, that this one gets: an epoch's, or what
+        is left of it."""
+        return len(self.loader) if self._length is None else self._length
 
     def __iter__(self) -> Iterator[Any]:
         sampler = self.sampler
         epoch, left = sampler.epoch, len(sampler)
         self._generator.manual_seed(_mixed(sampler.seed, epoch, sampler.consumed, sampler.rank))
-        for batch in self.loader:
-            samples = min(self.batch_size, left)
-            left -= samples
-            sampler.advance(samples)
-            yield batch
+        self._length = len(self.loader)
+        try:
+            for batch in self.loader:
+                samples = min(self.batch_size, left)
+                left -= samples
+                sampler.advance(samples)
+                yield batch
+        finally:
+            self._length = None
         if sampler.epoch == epoch:
             sampler.set_epoch(epoch + 1)
 
