@@ -49,6 +49,8 @@ class ImportWatcher:
 
         def exec_module(module: ModuleType) -> None:
             original(module)
+            if module.__name__ != name:
+                return  # of another module, which this loader serves too
             # Only now: an import that failed may be tried again.
             callbacks = self._waiting.pop(name, [])
             loader.__dict__.pop("exec_module", None)

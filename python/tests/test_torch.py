@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,21 @@ def test_hooks_can_be_picked_and_a_misspelled_one_is_named(tmp_path: Path) -> No
     assert ring.bits == 1 and [math.isnan(r.loss) for r in ring.records()] == [True, True]
     assert finish(off).code == 0 and (off_ring.bits, off_ring.head) == (0, 0)
     assert off_ring.phase == "done"
+
+
+class Remote(os.PathLike):  # type: ignore[type-arg]
+    def __fspath__(self) -> str:
+        raise RuntimeError("it is on another machine")
+
+
+def test_where_a_save_went_may_be_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shanty.hooks.checkpoint import tell_place
+
+    (tmp_path / "saves").mkdir()
+    monkeypatch.setenv("SHANTY_RUN_DIR", str(tmp_path))
+    monkeypatch.setenv("RANK", "0")
+    for place in (Remote(), tmp_path / "nowhere", "memory://x", 7, None):
+        tell_place(({}, place), {}, 1)
+    assert not list((tmp_path / "saves").iterdir())
+    tell_place(({}, tmp_path), {}, 1)
+    assert list((tmp_path / "saves").iterdir())

@@ -66,15 +66,15 @@ def tell_place(args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None
     """Appends to the run directory's saves/ where a save went, if to a path."""
     # torch.save(obj, f); torch.distributed.checkpoint.save(state_dict, *, checkpoint_id=...)
     place = kwargs.get("f", kwargs.get("checkpoint_id", args[1] if len(args) > 1 else None))
-    if isinstance(place, io.IOBase):
-        place = getattr(place, "name", None)
-    if not isinstance(place, (str, os.PathLike)):
-        return
     try:
+        if isinstance(place, io.IOBase):
+            place = getattr(place, "name", None)
+        if not isinstance(place, (str, os.PathLike)):
+            return
         path = os.path.abspath(os.fsdecode(place))
         inode = os.stat(path).st_ino
-    except (OSError, ValueError):
-        return  # a remote path
+    except Exception:
+        return  # a remote path, or one of a class with a mind of its own
     tell_save(path=path, step=step, inode=inode)
 
 
