@@ -74,8 +74,10 @@ class Attached:
                 )
             self._loader = loader
         self._rng = rng is not False
-        if not isinstance(rng, bool):
-            self._generators += list(rng)
+        if rng is not None and not isinstance(rng, bool):
+            for generator in rng if isinstance(rng, (list, tuple)) else [rng]:
+                generators.check_supported(generator)
+                self._generators.append(generator)
         if extra is not None:
             self._extra = extra
 
@@ -175,7 +177,8 @@ class Attached:
         findings += self._apply_loader(shared, own if same_world else None)
         self._apply_extra(decode(state["extra"], self._allow_pickle))
         if self._rng and same_world and "rng" in (own or {}):
-            generators.restore(decode(own["rng"]), self._generators)  # type: ignore[index]
+            saved = decode(own["rng"])  # type: ignore[index]
+            findings += generators.restore(saved, self._generators)
         elif self._rng:
             generators.derive(shared["seed"], world.rank, shared["step"], self._generators)
             findings.append(

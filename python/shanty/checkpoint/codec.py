@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import ctypes
 import enum
 import math
 import pickle
@@ -47,7 +48,7 @@ def encode(value: Any, where: str, allow_pickle: bool = False) -> Any:
         items = [[k, encode(v, f"{where}[{k}]", allow_pickle)] for k, v in pairs]
         return {_TAG: "counter" if kind is collections.Counter else "dict", "items": items}
     if kind is set:
-        return {_TAG: "set", "items": encode(sorted(value), where, allow_pickle)}
+        return {_TAG: "set", "items": encode(sorted(value, key=repr), where, allow_pickle)}
     if kind is bytes:
         return {_TAG: "bytes", "data": base64.b64encode(value).decode()}
     if isinstance(value, torch.Tensor) and not hasattr(value, "_local_tensor"):
@@ -119,15 +120,22 @@ def decode(value: Any, allow_pickle: bool = False) -> Any:
     )
 
 
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    # NumPy does not know all types, and may not be there.
+    return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
+
+
 def _encode_tensor(value: torch.Tensor, where: str) -> dict[str, Any]:
-    flat = value.detach().cpu().contiguous().reshape(-1)
-    data = bytes(flat.view(torch.uint8).tolist()) if flat.numel() else b""
-    return {
+    if value.layout is not torch.strided or value.is_quantized:
+        raise CheckpointError(f"cannot save {where}: a sparse or quantized tensor is not supported")
+    encoded = {
         _TAG: "tensor",
         "dtype": word_of(value.dtype, where),
         "shape": list(value.shape),
-        "data": base64.b64encode(data).decode(),
+        "data": base64.b64encode(bytes_of(value)).decode(),
     }
+    return encoded if value.device.type == "cpu" else {**encoded, "device": value.device.type}
 
 
 def _decode_tensor(value: dict[str, Any]) -> torch.Tensor:
@@ -135,7 +143,10 @@ def _decode_tensor(value: dict[str, Any]) -> torch.Tensor:
     data = bytearray(base64.b64decode(value["data"]))
     if not data:
         return torch.empty(value["shape"], dtype=dtype)
-    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).reshape(value["shape"]).clone()
+    whole = torch.frombuffer(data, dtype=torch.uint8).view(dtype).reshape(value["shape"]).clone()
+    device = value.get("device", "")
+    module = getattr(torch, device, None) if device else None
+    return whole.to(device) if module is not None and module.is_available() else whole
 
 
 def _encode_array(value: Any) -> dict[str, Any]:

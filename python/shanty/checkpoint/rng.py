@@ -9,24 +9,40 @@ from typing import Any
 
 import torch
 
+from shanty.checkpoint.codec import bytes_of
+from shanty.checkpoint.errors import CheckpointError
+
 
 def capture(generators: list[Any]) -> dict[str, Any]:
     """States of Python's, NumPy's, torch's and the current CUDA device's generator, and of those
-    given: torch.Generator or numpy.random.Generator."""
+    given, which are supported."""
     state: dict[str, Any] = {
         "python": random.getstate(),
-        "torch": _bytes(torch.get_rng_state()),
+        "torch": bytes_of(torch.get_rng_state()),
         "own": [_capture_one(generator) for generator in generators],
     }
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         state["numpy"] = numpy.random.get_state()
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = _bytes(torch.cuda.get_rng_state())
+        state["cuda"] = bytes_of(torch.cuda.get_rng_state())
     return state
 
 
-def restore(state: dict[str, Any], generators: list[Any]) -> None:
+def check_supported(generator: Any) -> None:
+    kinds = (torch.Generator, random.Random)
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        kinds += (numpy.Generator, numpy.RandomState)
+    if not isinstance(generator, kinds):
+        raise CheckpointError(
+            f"cannot attach a {type(generator).__name__} as rng: give True, False, or generators of "
+            "torch, NumPy or Python"
+        )
+
+
+def restore(state: dict[str, Any], generators: list[Any]) -> list[str]:
+    """Returns findings."""
     random.setstate(state["python"])
     torch.set_rng_state(_tensor(state["torch"]))
     if "numpy" in state:
@@ -38,8 +54,16 @@ def restore(state: dict[str, Any], generators: list[Any]) -> None:
     for generator, own in zip(generators, state["own"]):
         if isinstance(generator, torch.Generator):
             generator.set_state(_tensor(own))
+        elif isinstance(generator, random.Random):
+            generator.setstate(own)
+        elif hasattr(generator, "set_state"):
+            generator.set_state(own)
         else:
             generator.bit_generator.state = own
+    saved = len(state["own"])
+    if saved == len(generators):
+        return []
+    return [f"the checkpoint has {saved} further generators, {len(generators)} are attached"]
 
 
 def derive(seed: int, rank: int, step: int, generators: list[Any]) -> None:
@@ -56,6 +80,10 @@ def derive(seed: int, rank: int, step: int, generators: list[Any]) -> None:
     for i, generator in enumerate(generators):
         if isinstance(generator, torch.Generator):
             generator.manual_seed(number(f"own {i}"))
+        elif isinstance(generator, random.Random):
+            generator.seed(number(f"own {i}"))
+        elif hasattr(generator, "set_state"):
+            generator.seed(number(f"own {i}") & 0xFFFFFFFF)
         else:
             fresh = type(generator.bit_generator)(number(f"own {i}"))
             generator.bit_generator.state = fresh.state
@@ -63,12 +91,10 @@ def derive(seed: int, rank: int, step: int, generators: list[Any]) -> None:
 
 def _capture_one(generator: Any) -> Any:
     if isinstance(generator, torch.Generator):
-        return _bytes(generator.get_state())
-    return generator.bit_generator.state
-
-
-def _bytes(state: torch.Tensor) -> bytes:
-    return bytes(state.tolist())
+        return bytes_of(generator.get_state())
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.get_state() if hasattr(generator, "get_state") else generator.bit_generator.state
 
 
 def _tensor(state: bytes) -> torch.Tensor:
