@@ -129,6 +129,19 @@ def test_every_kind_of_tensor_comes_back_from_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("binary")
+def test_tensors_of_inference_mode_come_back_from_disk(tmp_path: Path) -> None:
+    with torch.inference_mode():
+        model = nn.Linear(300, 300)
+        before = model.weight.clone()
+    with shanty.Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        checkpointer.save(1).wait(60)
+        with torch.inference_mode():
+            model.weight.zero_()
+        assert checkpointer.load() is not None
+    assert torch.equal(model.weight, before)
+
+
+@pytest.mark.usefixtures("binary")
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     model = nn.Linear(300, 300)
     weights = []

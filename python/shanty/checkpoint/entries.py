@@ -7,6 +7,7 @@ from typing import Any, Iterator
 
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from shanty.checkpoint.errors import CheckpointError
 
@@ -55,6 +56,10 @@ def collect_modules(modules: list[tuple[str, nn.Module]]) -> Collected:
         shared = _prepare_sharded(module, found.flats)
         found.speaking.update(_speaking(module, prefix))
         for name, tensor, is_buffer in _walk(module, prefix):
+            if is_lazy(tensor):
+                raise CheckpointError(
+                    f"cannot checkpoint {name}: it has no shape yet, run one forward before"
+                )
             if not is_buffer:
                 found.names.setdefault(id(tensor), name)
             key = _identity(tensor, shared)

@@ -274,7 +274,8 @@ def _read_direct(connection: Connection, targets: list[tuple[dict[str, Any], Ten
     # Since torch 2.1; nobody else tells autograd that they changed.
     increment = getattr(torch.autograd.graph, "increment_version", None)
     for _, tensor in targets if increment is not None else []:
-        increment(tensor)
+        if not tensor.is_inference():
+            increment(tensor)
 
 
 def _ask_read(connection: Connection, wants: list[dict[str, Any]]) -> Answer:
@@ -322,14 +323,19 @@ def _copy(window: Mapping | None, fd: int, offsets: list[int], targets: list[Ten
             (target, window.view(at, target.dtype, tuple(target.shape)))
             for at, target in zip(offsets, targets)
         ]
-        plain = [(t, source) for t, source in pairs if not (t.is_conj() or t.is_neg())]
+        plain = [(t, source) for t, source in pairs if not _is_odd(t)]
         torch._foreach_copy_([t for t, _ in plain], [source for _, source in plain])
         for target, source in pairs:
-            if target.is_conj() or target.is_neg():
-                target.copy_(source)
+            if _is_odd(target):
+                with torch.inference_mode(target.is_inference()):
+                    target.copy_(source)
     if any(target.device.type != "cpu" for target in targets) and torch.cuda.is_available():
         torch.cuda.synchronize()
     return window
+
+
+def _is_odd(tensor: Tensor) -> bool:
+    return tensor.is_conj() or tensor.is_neg() or tensor.is_inference()
 
 
 def _bytes(tensor: Tensor) -> int:

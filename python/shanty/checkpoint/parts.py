@@ -159,8 +159,15 @@ def _piece(entry: Entry, part: Part, first: int, last: int) -> Piece | None:
             offsets[0] += first
         spec["offsets"], spec["piece_shape"] = offsets, list(local.shape)
     frozen = isinstance(entry.tensor, nn.Parameter) and not entry.tensor.requires_grad
-    pullable = plain and not entry.volatile and size > 0
-    return Piece(spec, local, pullable, frozen, entry.volatile)
+    # Of tensors made in inference mode torch does not tell whether they changed.
+    volatile = entry.volatile or local.is_inference()
+    pullable = plain and not volatile and size > 0
+    return Piece(spec, local, pullable, frozen, volatile)
+
+
+def version_of(tensor: Tensor) -> int:
+    """Goes up with each change in place that torch sees; constant where it does not count them."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _part_of_dtensor(name: str, tensor: Any, replicas: Copies) -> Part | None:

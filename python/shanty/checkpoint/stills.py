@@ -3,7 +3,7 @@ checkpoint before. What is taken for still and changes costs time only, since th
 
 from __future__ import annotations
 
-from shanty.checkpoint.parts import Piece
+from shanty.checkpoint.parts import Piece, version_of
 
 # Less is not worth a new layout.
 MIN_SHARE = 0.1
@@ -29,7 +29,7 @@ class Stills:
             self._pieces = pieces
             self._large = [p for p in pieces if p.spec["nbytes"] >= _LARGE_BYTES]
             self._total = sum(p.spec["nbytes"] for p in pieces)
-        before, self._versions = self._versions, [p.source._version for p in self._large]
+        before, self._versions = self._versions, [version_of(p.source) for p in self._large]
         if is_new:
             frozen = {p.spec["name"] for p in self._large if p.frozen}
             known = {p.spec["name"] for p in self._large} & self._names
