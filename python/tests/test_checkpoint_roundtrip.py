@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import random
 import threading
 import time
 import types
@@ -12,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
 from checkpoint_double import Double, Store  # noqa: E402
 from shanty.checkpoint import CheckpointError, Checkpointer, ResumableLoader  # noqa: E402
 from shanty.checkpoint import save as save_module  # noqa: E402
@@ -444,6 +447,151 @@ def test_user_mistakes_are_named(tmp_path: Path, double: Double) -> None:
         Checkpointer(tmp_path).attach(model=[nn.Linear(2, 2)]).attach(model=[nn.Linear(2, 2)]).save(
             1
         )
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ({"every": 0.5}, "every=0.5: give a whole number from 1 on"),
+        ({"every": None}, "every=None: give"),
+        ({"keep": 0}, "keep=0: give a whole number from 1 on"),
+        ({"keep": 2.5}, "keep=2.5"),
+        ({"keep_best": -1}, "keep_best=-1"),
+        ({"rate_limit": -5}, "rate_limit=-5"),
+        ({"mtbf_s": 0}, "mtbf_s=0"),
+        ({"replicas": "none"}, 'replicas="none": give "auto", None or a process group'),
+        ({"directory": "s3://bucket/run"}, "s3://bucket/run: give a directory"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(CheckpointError, match=why):
+        Checkpointer(**{"directory": tmp_path, **given})
+
+
+def test_a_rate_may_be_any_number(tmp_path: Path, double: Double) -> None:
+    with Checkpointer(tmp_path, rate_limit=1e9).attach(model=nn.Linear(2, 2)) as checkpointer:
+        checkpointer.save(1)
+    (hello,) = [r for r in double.store.requests if r["op"] == "hello"]
+    assert type(hello["rate_bytes_per_s"]) is int and hello["rate_bytes_per_s"] == 10**9
+
+
+def test_steps_are_whole_numbers_of_any_type(tmp_path: Path, double: Double) -> None:
+    with Checkpointer(tmp_path).attach(model=nn.Linear(2, 2)) as checkpointer:
+        for step in (np.int64(3), torch.tensor(4)):
+            checkpointer.save(step).wait(20)
+        assert checkpointer.load(np.int32(3)).step == 3
+        for wrong in (1.5, -1, "7", None, torch.tensor([1, 2])):
+            with pytest.raises(CheckpointError, match="step=.*: give a whole number from 0 on"):
+                checkpointer.save(wrong)
+            with pytest.raises(CheckpointError, match="step=.*: give a whole number from 0 on"):
+                checkpointer.maybe_save(wrong)
+        with pytest.raises(CheckpointError, match="the metric loss is 'low': give a number"):
+            checkpointer.save(5, metrics={"loss": "low"})
+        with pytest.raises(CheckpointError, match="needs a name"):
+            checkpointer.save(5, metrics={5: 1.0})
+    assert sorted(double.store.checkpoints) == [3, 4]
+
+
+def test_nothing_attached_is_no_checkpoint(tmp_path: Path, double: Double) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        for call in (lambda: checkpointer.save(1), checkpointer.load):
+            with pytest.raises(CheckpointError, match="of nothing: call attach.. before"):
+                call()
+    assert double.store.requests == []
+
+
+def test_a_name_is_one_objects(tmp_path: Path) -> None:
+    model, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    one, two = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+    schedulers = [torch.optim.lr_scheduler.StepLR(o, 1) for o in (one, two)]
+    loaders = [ResumableLoader(DataLoader(TensorDataset(torch.ones(3)))) for _ in range(2)]
+    scaler = torch.amp.GradScaler("cpu")
+    checkpointer = Checkpointer(tmp_path)
+    extra: dict[str, Any] = {}
+    for _ in range(2):  # the same again is no mistake
+        checkpointer.attach(
+            model, one, schedulers[0], loader=loaders[0], scaler=scaler, extra=extra
+        )
+    for wrong, why in (
+        ({"optimizer": two}, "another object as the optimizer: attach them together, as a dict"),
+        ({"scheduler": schedulers[1]}, "another object as the scheduler"),
+        ({"scaler": torch.amp.GradScaler("cpu")}, "another object as the scaler"),
+        ({"loader": loaders[1]}, "a second loader"),
+        ({"extra": {}}, "a second extra"),
+        ({"scheduler": {"late": 3}}, "cannot attach a int as scheduler: it has no state_dict"),
+        ({"loader": loaders[0], "sampler": loaders[1].sampler}, "give one of the two"),
+        ({"rng": ["seed"]}, "cannot attach a str as rng"),
+    ):
+        with pytest.raises(CheckpointError, match=why):
+            checkpointer.attach(**wrong)
+    checkpointer.attach(loader=loaders[0], sampler=loaders[0].sampler)
+
+
+def test_a_parameter_without_a_shape_is_named(tmp_path: Path, double: Double) -> None:
+    model = nn.Sequential(nn.LazyLinear(3))
+    with Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        with pytest.raises(CheckpointError, match="0.weight: it has no shape yet"):
+            checkpointer.save(1)
+        model(torch.ones(1, 2))
+        checkpointer.save(1).wait(20)
+
+
+def test_tensors_of_inference_mode_come_back(tmp_path: Path, double: Double) -> None:
+    model = nn.Linear(160, 160)
+    with torch.inference_mode():
+        ema = copy.deepcopy(model)
+        ema.weight.fill_(3)
+    assert ema.weight.is_inference()
+    with Checkpointer(tmp_path).attach(model=model, ema=ema) as checkpointer:
+        checkpointer.save(1).wait(20)
+        with torch.inference_mode():
+            ema.weight.fill_(5)
+        handle = checkpointer.save(2)
+        with torch.inference_mode():
+            ema.weight.fill_(7)
+        handle.wait(20)
+        for step, value in ((1, 3), (2, 5)):
+            assert checkpointer.load(step) is not None
+            assert bool((ema.weight == value).all())
+
+
+def test_calls_that_are_more_or_less_than_one_a_step(tmp_path: Path, double: Double) -> None:
+    saved = []
+    for steps in ([1, 1, 2, 2, 3, 3, 4, 4], [3, 6, 9, 12], [7, 8, 9]):
+        with Checkpointer(tmp_path, every=2).attach(model=nn.Linear(2, 2)) as checkpointer:
+            handles = [checkpointer.maybe_save(step) for step in steps]
+        saved.append([step for step, handle in zip(steps, handles) if handle is not None])
+    assert saved == [[2, 4], [6, 9, 12], [8]]
+
+
+def test_a_checkpoint_without_extra_leaves_what_is_attached(
+    tmp_path: Path, double: Double
+) -> None:
+    model = nn.Linear(2, 2)
+    with Checkpointer(tmp_path).attach(model) as checkpointer:
+        checkpointer.save(1).wait(20)
+    for extra in ({"a": 1}, torch.optim.lr_scheduler.StepLR(torch.optim.SGD([model.weight]), 1)):
+        with Checkpointer(tmp_path).attach(model, extra=extra) as checkpointer:
+            found = checkpointer.load()
+            assert found is not None and "has no extra" in found.findings[0]
+
+
+def test_other_generators_come_back(tmp_path: Path, double: Double) -> None:
+    own = [torch.Generator(), random.Random(1), np.random.RandomState(2), np.random.default_rng(3)]
+
+    def draw() -> list[float]:
+        first, *others = own
+        return [float(torch.rand((), generator=first)), *(float(g.random()) for g in others)]
+
+    model = nn.Linear(2, 2)
+    with Checkpointer(tmp_path).attach(model, rng=own) as checkpointer:
+        checkpointer.save(1).wait(20)
+        drawn = draw()
+        assert checkpointer.load() is not None and draw() == drawn
+    with Checkpointer(tmp_path).attach(model, rng=own[0]) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None
+        assert found.findings == ["the checkpoint has 4 further generators, 1 are attached"]
 
 
 # Any number of ranks to any other, in one process.

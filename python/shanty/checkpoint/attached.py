@@ -19,6 +19,7 @@ from shanty.checkpoint.optimizers import (
     optimizer_entries,
     optimizer_json,
     own_part,
+    unwrapped,
 )
 from shanty.checkpoint.sampler import ResumableLoader, ResumableSampler
 from shanty.checkpoint.structure import Structure
@@ -61,12 +62,22 @@ class Attached:
                         f"cannot attach a {type(module).__name__}: it is no Module"
                     )
                 self.modules.append((f"{prefix}{key}." if key else prefix, module))
-        for key, one in _several(optimizer):
+        inner = [(key, unwrapped(one)) for key, one in _several(optimizer)]
+        for key, one in _new("optimizer", inner, [o[1:] for o in self.optimizers]):
             check_supported(one)
             self.optimizers.append((f"optim.{key}." if key else "optim.", key, one))
-        self._others["schedulers"] += _several(scheduler)
-        self._others["scalers"] += _several(scaler)
+        for kind, value in (("schedulers", scheduler), ("scalers", scaler)):
+            known = self._others[kind]
+            ones = _new(kind[:-1], _several(value), known)
+            for _, one in ones:
+                if not hasattr(one, "state_dict") or not hasattr(one, "load_state_dict"):
+                    raise CheckpointError(
+                        f"cannot attach a {type(one).__name__} as {kind[:-1]}: it has no state_dict "
+                        "and load_state_dict"
+                    )
+            known += ones
         if loader is not None:
+            _check_only("loader", loader, self._loader)
             if not hasattr(loader, "load_state_dict"):
                 raise CheckpointError(
                     f"cannot attach a {type(loader).__name__} as loader or sampler: wrap it, "
@@ -79,7 +90,13 @@ class Attached:
                 generators.check_supported(generator)
                 self._generators.append(generator)
         if extra is not None:
+            _check_only("extra", extra, self._extra)
             self._extra = extra
+
+    @property
+    def is_empty(self) -> bool:
+        alone = self._loader is None and self._extra is None and not any(self._others.values())
+        return alone and not self.modules and not self.optimizers
 
     def tensors(self) -> tuple[list[Entry], Collected]:
         """The very same lists as long as nothing has changed."""
@@ -175,7 +192,7 @@ class Attached:
         findings = self._apply_modules(state.get("modules", {}), models)
         findings += self._apply_others(state)
         findings += self._apply_loader(shared, own if same_world else None)
-        self._apply_extra(decode(state["extra"], self._allow_pickle))
+        findings += self._apply_extra(decode(state["extra"], self._allow_pickle))
         if self._rng and same_world and "rng" in (own or {}):
             saved = decode(own["rng"])  # type: ignore[index]
             findings += generators.restore(saved, self._generators)
@@ -238,12 +255,16 @@ class Attached:
             return self._extra.state_dict()
         return self._extra() if callable(self._extra) else self._extra
 
-    def _apply_extra(self, value: Any) -> None:
+    def _apply_extra(self, value: Any) -> list[str]:
+        takes = hasattr(self._extra, "load_state_dict") or isinstance(self._extra, dict)
+        if takes and value is None:
+            return ["the checkpoint has no extra: what is attached stays as it is"]
         if hasattr(self._extra, "load_state_dict"):
             self._extra.load_state_dict(value)
         elif isinstance(self._extra, dict) and isinstance(value, dict):
             self._extra.clear()
             self._extra.update(value)
+        return []
 
 
 def _nearest(
@@ -253,6 +274,28 @@ def _nearest(
     if own is not None and shared["world_size"] == world.size:
         return own.get("shared") or shared
     return shared
+
+
+def _new(
+    kind: str, given: list[tuple[str, Any]], known: list[tuple[str, Any]]
+) -> list[tuple[str, Any]]:
+    """Those of `given` that are not `known`. State is saved by name, so each is one object's."""
+    found: dict[str, Any] = {}
+    for key, value in given:
+        before = found.get(key, dict(known).get(key))
+        if before is None:
+            found[key] = value
+        elif before is not value:
+            name = f'the {kind} "{key}"' if key else f"the {kind}"
+            raise CheckpointError(
+                f"cannot attach another object as {name}: attach them together, as a dict"
+            )
+    return list(found.items())
+
+
+def _check_only(kind: str, value: Any, before: Any) -> None:
+    if before is not None and before is not value:
+        raise CheckpointError(f"cannot attach a second {kind}: there can be one")
 
 
 def _several(value: Any) -> list[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch.distributed as dist
 
 from shanty.checkpoint.attached import Attached
 from shanty.checkpoint.engine import Engine, find_engine
-from shanty.checkpoint.errors import CheckpointError
+from shanty.checkpoint.errors import CheckpointError, whole_number
 from shanty.checkpoint.load import Loaded, load
 from shanty.checkpoint.metrics import BestRule
 from shanty.checkpoint.orders import Orders
@@ -62,8 +63,16 @@ class Checkpointer:
         best: str = "loss",
         mode: str = "min",
     ) -> None:
+        if "://" in os.fspath(directory):
+            raise CheckpointError(
+                f"cannot save into {directory}: give a directory, which all nodes share; mount what "
+                "is reached by a URL"
+            )
+        if isinstance(replicas, str) and replicas != "auto":
+            raise CheckpointError(f'replicas="{replicas}": give "auto", None or a process group')
         self._root = str(Path(directory).absolute())
-        self._keep, self._rate = keep, rate_limit or 0
+        self._keep = whole_number("keep", keep, 1)
+        self._rate = whole_number("rate_limit", math.ceil(rate_limit or 0), 0)
         self._schedule = Schedule(every, mtbf_s)
         self._replicas = replicas
         self._copy_at_once = copy_at_once
@@ -102,6 +111,8 @@ class Checkpointer:
         before = len(self._attached.optimizers)
         if loader is None:
             loader = sampler
+        elif sampler is not None and sampler is not getattr(loader, "sampler", None):
+            raise CheckpointError("cannot attach a loader and a sampler: give one of the two")
         self._attached.add(model, optimizer, scheduler, scaler, ema, loader, rng, extra)
         for _, _, one in self._attached.optimizers[before:]:
             self._hooks.append(one.register_step_pre_hook(self._before_step))
@@ -115,6 +126,8 @@ class Checkpointer:
         pinned checkpoint is never pruned. `metrics`: numbers by name, stored and listed with it;
         rank 0's count."""
         began = time.monotonic()
+        step = whole_number("step", step, 0)
+        self._check_ready("save")
         self._saved_at = began
         try:
             saver = self._connect_again()
@@ -148,6 +161,8 @@ class Checkpointer:
         until that is durable, and ends the process as the signal would have. With several ranks the
         one after the next call may be the one that saves, on all ranks alike.
         """
+        step = whole_number("step", step, 0)
+        self._check_process()
         if self._world is None:
             self._connect()
         assert self._world is not None and self._orders is not None
@@ -174,12 +189,15 @@ class Checkpointer:
         """Puts the newest whole checkpoint, or that of `step`, into what is attached. None: there
         is none, and nothing was changed. All ranks call it. After an error the attached state may be
         a mixture: do not train on it."""
+        step = None if step is None else whole_number("step", step, 0)
+        self._check_ready("load")
         saver = self._connect_again()
         assert self._engine is not None and self._world is not None
         saver.fence()
         found = load(self._engine.connection, self._world, self._attached, step, strict)
         self._saved_at = time.monotonic()
         if found is not None:
+            self._schedule.loaded_at(found.step)
             self._schedule.failures.loaded(found.history, self._world.generation)
         recorder = get_recorder()
         if recorder is not None:
@@ -227,12 +245,28 @@ class Checkpointer:
     def _before_step(self, *_: Any) -> None:
         self.fence()
 
+    def _check_ready(self, what: str) -> None:
+        self._check_process()
+        if self._attached.is_empty:
+            raise CheckpointError(f"cannot {what} a checkpoint of nothing: call attach() before")
+
+    def _check_process(self) -> None:
+        """A forked child must not speak on its parent's connection."""
+        if os.getpid() == self._pid:
+            return
+        if self._engine is not None:
+            raise CheckpointError(
+                f"this Checkpointer is that of process {self._pid}, from which this one was forked: "
+                "make one after the fork"
+            )
+        self._pid = os.getpid()
+
     def _connect_again(self) -> Saver:
         """As _connect; and where the engine of any rank has ended, all meet anew."""
         engine, saver = self._engine, self._saver
         if engine is not None and saver is not None and self._world is not None:
             if self._world.any(engine.connection.is_lost()):
-                saver.give_up("a checkpoint engine of the job ended before it was known to be durable")
+                saver.give_up("a checkpoint engine of the job was lost before it was known to be durable")
                 self._saver = None
         return self._connect()
 

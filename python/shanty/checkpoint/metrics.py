@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from shanty.checkpoint.errors import CheckpointError
+from shanty.checkpoint.errors import CheckpointError, whole_number
 
 MAX_METRICS = 16
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,48}")
@@ -16,8 +16,7 @@ class BestRule:
     """`keep` checkpoints with the lowest ("min") or highest ("max") value of `metric` stay."""
 
     def __init__(self, keep: int, metric: str, mode: str) -> None:
-        if keep < 0:
-            raise CheckpointError(f"keep_best={keep}: give 0 or more")
+        keep = whole_number("keep_best", keep, 0)
         if mode not in ("min", "max"):
             raise CheckpointError(f'mode="{mode}": give "min" or "max"')
         _check_name(metric)
@@ -28,16 +27,20 @@ class BestRule:
         say nothing."""
         if len(metrics or {}) > MAX_METRICS:
             raise CheckpointError(f"{len(metrics or {})} metrics: give at most {MAX_METRICS}")
-        for name in metrics or {}:
+        values = {}
+        for name, value in (metrics or {}).items():
             _check_name(name)
-        values = {name: float(value) for name, value in (metrics or {}).items()}
+            try:
+                values[name] = float(value)
+            except (TypeError, ValueError, RuntimeError):
+                raise CheckpointError(f"the metric {name} is {value!r}: give a number") from None
         values = {name: value for name, value in values.items() if math.isfinite(value)}
         fields: dict[str, Any] = {"metrics": values} if values else {}
         return {**fields, "keep_best": self._fields} if self._fields else fields
 
 
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise CheckpointError(
             f'the metric "{name}" needs a name of at most 48 letters, digits and _ . / -'
         )

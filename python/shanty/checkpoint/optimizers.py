@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import torch
 import torch.distributed as dist
@@ -14,6 +14,8 @@ from shanty.checkpoint.entries import MINE, NOT_ME, Collected, Entry, share_of
 from shanty.checkpoint.errors import CheckpointError
 
 Optimizer = torch.optim.Optimizer
+# How it computes and what its parameters are called: the script says it anew each time.
+_OF_THE_SCRIPT = {"capturable", "differentiable", "foreach", "fused", "param_names"}
 
 
 def own_part(optimizer: Any) -> Any:
@@ -44,7 +46,7 @@ def optimizer_json(optimizer: Optimizer, models: Collected, allow_pickle: bool) 
     """Options of each group, how many parameters it has, and what of the state is no tensor."""
     groups = []
     for i, group in enumerate(optimizer.param_groups):
-        options = {k: v for k, v in group.items() if k != "params"}
+        options = {k: v for k, v in group.items() if k not in ("params", "param_names")}
         where = f"options of the optimizer's group {i}"
         encoded = encode(options, where, allow_pickle)
         groups.append({"options": encoded, "params": len(group["params"])})
@@ -60,7 +62,20 @@ def optimizer_json(optimizer: Optimizer, models: Collected, allow_pickle: bool) 
             )
         if rest:
             state[name] = encode(rest, f"the optimizer's state of {name}", allow_pickle)
-    return {"groups": groups, "state": state}
+    more = encode(_state_of_none(optimizer), "the optimizer's state", allow_pickle)
+    return {"groups": groups, "state": state, "more": more}
+
+
+def _state_of_none(optimizer: Optimizer) -> dict[str, Any]:
+    """What some optimizers keep under names of their own, beside that of the parameters."""
+    more = {k: v for k, v in own_part(optimizer).state.items() if not isinstance(k, Tensor)}
+    for key in more:
+        if not isinstance(key, str) or _is_zero(optimizer):
+            raise CheckpointError(
+                f"cannot save a {type(optimizer).__name__}: it has state for {key!r}, which is no "
+                "parameter"
+            )
+    return more
 
 
 def apply_json(
@@ -74,6 +89,8 @@ def apply_json(
         )
     for group, of in zip(groups, saved["groups"]):
         for key, value in decode(of["options"], allow_pickle).items():
+            if key in group and key in _OF_THE_SCRIPT:
+                continue
             now = group.get(key)
             if isinstance(now, Tensor):
                 now.copy_(torch.as_tensor(value))
@@ -84,9 +101,21 @@ def apply_json(
             "cannot load into a ZeroRedundancyOptimizer: the checkpoint's optimizer has state that "
             "is no tensor"
         )
+    if _is_zero(optimizer):
+        return
     for name, parameter in _parameters(optimizer, models):
-        if name in saved["state"]:
-            optimizer.state[parameter].update(decode(saved["state"][name], allow_pickle))
+        rest = decode(saved["state"].get(name, {}), allow_pickle)
+        state = optimizer.state.setdefault(parameter, {})
+        _replace(state, rest, lambda key, value: not isinstance(value, Tensor))
+        _drop_empty(optimizer, parameter)
+    more = decode(saved.get("more", {}), allow_pickle)
+    _replace(optimizer.state, more, lambda key, value: not isinstance(key, Tensor))
+
+
+def _replace(state: dict[Any, Any], by: dict[str, Any], which: Callable[[Any, Any], bool]) -> None:
+    for key in [k for k, v in state.items() if which(k, v) and k not in by]:
+        del state[key]
+    state.update(by)
 
 
 def make_state(
@@ -107,21 +136,26 @@ def make_state(
         on_device = bool(group.get("capturable") or group.get("fused"))
         for parameter in group["params"]:
             name = _name_of(parameter, models)
-            state, keys = optimizer.state[parameter], keys_of.get(name, [])
+            state, keys = optimizer.state.setdefault(parameter, {}), keys_of.get(name, [])
             for key in [k for k, v in state.items() if isinstance(v, Tensor) and k not in keys]:
                 dropped.append(f"{prefix}{key}.{name}")
                 del state[key]
             flat = models.flats.get(id(parameter))
             if flat is None or flat.count:
                 for key in keys:
-                    if key not in state:
+                    if not isinstance(state.get(key), Tensor):
                         spec = stored[f"{prefix}{key}.{name}"]
                         shape = flat.shape if flat is not None else tuple(parameter.shape)
                         where = f"{prefix}{key}.{name}"
                         state[key] = _empty(where, parameter, spec, shape, on_device)
-            if not state:
-                del optimizer.state[parameter]
+            _drop_empty(optimizer, parameter)
     return dropped
+
+
+def _drop_empty(optimizer: Optimizer, parameter: Tensor) -> None:
+    """Where the optimizer would make it again, as torch's do."""
+    if not optimizer.state[parameter] and hasattr(optimizer.state, "default_factory"):
+        del optimizer.state[parameter]
 
 
 def _empty(
@@ -159,11 +193,19 @@ def _name_of(parameter: Tensor, models: Collected) -> str:
     return name
 
 
+def unwrapped(optimizer: Any) -> Any:
+    """The optimizer that steps, of one that other libraries put around it (accelerate, Lightning)."""
+    while not hasattr(optimizer, "_optimizer_step_pre_hooks") and hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
 def check_supported(optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
         raise CheckpointError(
             f"cannot attach a {type(optimizer).__name__}: only a torch.optim.Optimizer"
         )
+    _check_state_dict(optimizer)
     if _is_zero(optimizer):
         # Made of the ranks that have the state, each parameter's one of them.
         if dist.get_world_size(optimizer.process_group) != dist.get_world_size():
@@ -175,6 +217,18 @@ def check_supported(optimizer: Any) -> None:
                 "cannot attach this ZeroRedundancyOptimizer: with overlap_with_ddp it changes "
                 "parameters during the backward; make it without"
             )
+
+
+def _check_state_dict(optimizer: Optimizer) -> None:
+    """One that has others inside of it says so by more than torch's two keys."""
+    if type(optimizer).state_dict is Optimizer.state_dict or _is_zero(optimizer):
+        return
+    more = sorted(map(str, optimizer.state_dict().keys() - {"state", "param_groups"}))
+    if more:
+        raise CheckpointError(
+            f"cannot attach a {type(optimizer).__name__}: its state_dict has {', '.join(more)} "
+            "beside state and param_groups; attach what is inside of it"
+        )
 
 
 def _is_zero(optimizer: Any) -> bool:

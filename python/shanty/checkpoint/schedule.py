@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any
 
-from shanty.checkpoint.errors import CheckpointError
+from shanty.checkpoint.errors import CheckpointError, whole_number
 
 # Of "auto", until saves have been measured.
 FIRST_S = 60.0
@@ -47,13 +47,14 @@ class Schedule:
     """`every`: a number of steps, a time such as "90s", "10min" or "1h", or "auto"."""
 
     def __init__(self, every: int | str, mtbf_s: float = MTBF_S) -> None:
-        self.steps = every if isinstance(every, int) else 0
+        if not mtbf_s > 0:
+            raise CheckpointError(f"mtbf_s={mtbf_s}: give more than 0 seconds")
+        self.steps, self.seconds = 0, 0.0
         self.auto = every == "auto"
         self.failures = Failures(mtbf_s)
-        self.seconds = 0.0
-        if isinstance(every, int):
-            if every < 1:
-                raise CheckpointError(f"every={every}: give 1 or more steps")
+        self._step: int | None = None  # when it was last asked
+        if not isinstance(every, str):
+            self.steps = whole_number("every", every, 1)
         else:
             self.seconds = FIRST_S if self.auto else parse_duration(every)
 
@@ -62,10 +63,18 @@ class Schedule:
         return self.steps == 0
 
     def due(self, step: int, passed_s: float) -> bool:
-        """`passed_s` since the last save, or the start."""
-        if self.steps:
+        """To be asked once per call of maybe_save; `passed_s` since the last save, or the start. By
+        steps: at the first call that has reached or passed a multiple of `every`, and once, where
+        calls are less or more than one for each step."""
+        if not self.steps:
+            return passed_s >= self.seconds
+        before, self._step = self._step, step
+        if before is None:
             return step > 0 and step % self.steps == 0
-        return passed_s >= self.seconds
+        return step // self.steps > before // self.steps
+
+    def loaded_at(self, step: int) -> None:
+        self._step = step
 
     def learn(self, cost_s: float, durable_s: float) -> None:
         """Young's interval, sqrt(2 * cost of a save * mean time between failures); never shorter

@@ -57,6 +57,8 @@ class Structure:
             for group in optimizer.param_groups:
                 found += group["params"]
             for parameter, state in optimizer.state.items():
+                if not isinstance(parameter, Tensor):
+                    continue
                 found.append(parameter)
                 for key, value in state.items():
                     if isinstance(value, Tensor):
