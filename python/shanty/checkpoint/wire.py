@@ -33,6 +33,7 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._lock = threading.Lock()
+        self._asking = 0  # the thread that has the lock
         self._poll = select.poll()
         self._poll.register(sock.fileno(), _GONE)
         self._lost = ""
@@ -46,22 +47,38 @@ class Connection:
                 f"cannot ask the checkpoint engine for {op}: the request has {len(frame)} bytes, "
                 f"more than {MAX_FRAME_BYTES}; keep large state in tensors of the model"
             )
+        if self._asking == threading.get_ident():
+            raise CheckpointError(
+                f"cannot ask the checkpoint engine for {op} while it is being asked, as in a signal "
+                "handler: note the signal there, and save in the training loop"
+            )
         with self._lock:
             if self._lost:
                 raise EngineLost(self._lost)
+            self._asking = threading.get_ident()
             try:
                 self._socket.settimeout(answer_limit_s)
                 self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
                 answer = self._receive()
             except (OSError, ValueError, EOFError) as error:
-                self._lost = f"the checkpoint engine was lost during {op}: {error or 'it ended'}"
-                self._socket.close()
+                self._lose(f"the checkpoint engine was lost during {op}: {error or 'it ended'}")
                 raise EngineLost(self._lost) from None
+            except BaseException:
+                # Of a signal handler, as KeyboardInterrupt is. The answer that is still to come
+                # would be taken for that of the next request.
+                self._lose(f"the request {op} to the checkpoint engine was interrupted")
+                raise
+            finally:
+                self._asking = 0
         if "error" in answer.fields and op not in ("status", "wait"):
             if answer.fd is not None:
                 os.close(answer.fd)
             raise CheckpointError(str(answer.fields["error"]))
         return answer
+
+    def _lose(self, why: str) -> None:
+        self._lost = why
+        self._socket.close()
 
     def is_lost(self, wait_ms: int = 0) -> bool:
         """Waits up to `wait_ms` for the engine's end."""
