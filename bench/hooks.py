@@ -26,38 +26,45 @@ LONG = "transformer"
 
 
 class Hooks:
-    """Takes the wrappers out of torch and puts them back."""
+    """Takes the wrappers out of torch and puts them back: those that are in place at the moment, as
+    the recorder itself takes some out while it only counts steps."""
 
     def __init__(self) -> None:
         import torch
         from torch.nn.parallel import DistributedDataParallel
         from torch.utils.data import dataloader
 
-        places = [
+        self._places: list[tuple[Any, str]] = [
             (torch.autograd, "backward"),
             (DistributedDataParallel, "forward"),
             (dataloader._BaseDataLoaderIter, "__next__"),
         ]
-        self._wrappers = [(owner, name, getattr(owner, name)) for owner, name in places]
         # torch.optim drops the name of its submodule.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._dicts = [
-            (hooks, dict(hooks))
-            for hooks in (
-                optimizer._global_optimizer_pre_hooks,
-                optimizer._global_optimizer_post_hooks,
-            )
+            optimizer._global_optimizer_pre_hooks,
+            optimizer._global_optimizer_post_hooks,
         ]
-        if not all(hooks for hooks, _ in self._dicts):
+        if not all(self._dicts):
             sys.exit("the hooks are not installed")
+        self._inside = True
 
     def put(self, inside: bool) -> None:
-        for owner, name, wrapper in self._wrappers:
-            setattr(owner, name, wrapper if inside else wrapper.__wrapped__)
-        for hooks, content in self._dicts:
-            hooks.clear()
-            if inside:
+        if inside == self._inside:
+            return
+        self._inside = inside
+        if inside:
+            for (owner, name), function in zip(self._places, self._functions):
+                setattr(owner, name, function)
+            for hooks, content in zip(self._dicts, self._contents):
                 hooks.update(content)
+            return
+        self._functions = [getattr(owner, name) for owner, name in self._places]
+        self._contents = [dict(hooks) for hooks in self._dicts]
+        for (owner, name), function in zip(self._places, self._functions):
+            setattr(owner, name, getattr(function, "__wrapped__", function))
+        for hooks in self._dicts:
+            hooks.clear()
 
 
 def make_loops(steps: int) -> dict[str, Callable[[], None]]:

@@ -5,6 +5,7 @@ Only one thread is followed, the one that ends the steps; calls from others are 
 
 Timing costs some microseconds a phase. Where steps are short, most of them are only counted: their
 time as a whole, and the phase that runs, but neither parts, loss nor samples. See `_choose_next`.
+Of the hooks only that of the optimizer's end is in place meanwhile; the phase is told by the stack.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from _thread import RLock, get_ident
+from _thread import RLock, allocate_lock, get_ident, start_new_thread
 from _weakref import ref
 from math import copysign, inf, nan
 from time import monotonic_ns, time_ns
@@ -21,7 +22,15 @@ from shanty.ring import COMMAND, PHASE, PHASE_SHIFT, PID, STEP, Ring, open_ring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from types import CodeType
+    from typing import Any, Callable, Protocol, Sequence
+
+    class Switch(Protocol):
+        """A hook that can be taken out and put back; each does nothing when it is done already."""
+
+        def take(self) -> None: ...
+        def put(self) -> None: ...
+
 
 UNKNOWN, START, DATA, FORWARD, BACKWARD, OPTIMIZER = 0, 1, 2, 3, 4, 5
 COLLECTIVE, CHECKPOINT, EVAL, OTHER, DONE = 6, 7, 8, 9, 10
@@ -57,6 +66,9 @@ _ALL_TIMED_STEPS = 64
 _TIMED_EVERY_NS = 50_000_000
 _OVERDUE_NS = 2 * _TIMED_EVERY_NS
 _COUNTED_MAX = (1 << 10) - 1
+# As often as the agent tells of it.
+_WATCH_EVERY_S = 0.5
+_MAX_FRAMES = 200
 _NO_PARTS = (0,) * _PHASES
 
 
@@ -85,6 +97,7 @@ class Recorder:
         "_others_of",
         "_next_look",
         "_next_put",
+        "_out",
         "_pacer",
         "_pending",
         "_read",
@@ -95,13 +108,17 @@ class Recorder:
         "_timed_mask",
         "_timed_ns",
         "_timed_steps",
+        "_watched",
         "_written",
         "bits",
+        "codes",
         "counting",
+        "keeps_hooks",
         "named",
         "phase",
         "ring",
         "step",
+        "switches",
         "words",
     )
 
@@ -129,6 +146,12 @@ class Recorder:
         self._before_optimizer = OTHER
         # The thread that steps while the step is only counted, else no thread.
         self.counting = _NO_THREAD
+        # Hooks that can be taken out while steps are counted, whether they are, and the phases of
+        # the functions behind them.
+        self.switches: list[Switch] = []
+        self._out = self._watched = False
+        self.keeps_hooks = False
+        self.codes: dict[CodeType, int] = {}
         # When counted steps ended of which no record was made yet.
         self._ends: list[int] = []
         self._next_look = 0
@@ -154,6 +177,8 @@ class Recorder:
             return _IGNORED
         if self.counting != _NO_THREAD:
             self._time_the_rest()
+            if self._thread == _NO_THREAD:
+                return _IGNORED
         before = self.phase
         # An evaluation loads data, and a data set may call torch.load: that time is theirs.
         if before == EVAL or before == DATA:
@@ -424,6 +449,7 @@ class Recorder:
             if self.step & self._timed_mask and end - self._timed_ns <= _OVERDUE_NS:
                 return
             self.counting = _NO_THREAD
+            self._put_hooks()
             self.phase = OTHER
             self._flags = self._batches = self._losses = 0
             self._samples = self._loss_sum = 0.0
@@ -438,14 +464,53 @@ class Recorder:
         if self.step & self._timed_mask and not self.bits & BIT_COLLECTIVES:
             self.counting = self._thread
             self._next_look = end + _PUT_EVERY_NS
+            self._take_hooks()
+
+    def _take_hooks(self) -> None:
+        """Dynamo looks at what the hooks replace: compiled code would be compiled anew."""
+        if not self.switches or self.keeps_hooks or _has_compiled():
+            return
+        for switch in self.switches:
+            switch.take()
+        self._out = True
+        if not self._watched:
+            self._watched = True
+            start_new_thread(_watch, (self,))
+
+    def _put_hooks(self) -> None:
+        if self._out:
+            self._out = False
+            for switch in self.switches:
+                switch.put()
+
+    def show_phase(self) -> None:
+        """Called by another thread while hooks are out: tells the phase by the stack of this one."""
+        thread = self.counting
+        if thread == _NO_THREAD or not self._out:
+            return
+        frame = sys._current_frames().get(thread)
+        phase = OTHER
+        for _ in range(_MAX_FRAMES):
+            if frame is None:
+                break
+            if frame.f_code in self.codes:
+                phase = self.codes[frame.f_code]
+                break
+            frame = frame.f_back
+        if self._out:
+            self.words[PHASE] = phase
 
     def _time_the_rest(self) -> None:
         """Of a step that was only to be counted, as something in it must be timed."""
-        self._take_counted()
-        self.counting = _NO_THREAD
-        self.phase = OTHER
-        self._since = self._begin
-        self._flags |= FLAG_COUNTED
+        try:
+            self._take_counted()
+            self.counting = _NO_THREAD
+            self._put_hooks()
+            self.phase = OTHER
+            self._since = self._begin
+            self._flags |= FLAG_COUNTED
+        except Exception as error:
+            self.fail(error)
 
     def _release(self) -> None:
         """Writes the held first record, now that no name for it has come."""
@@ -550,6 +615,7 @@ class Recorder:
         try:
             self._release()
             self.flush()
+            self.turn_off()
             self.ring.put_phase(DONE, monotonic_ns(), self.step)
         except Exception as error:
             self.fail(error)
@@ -593,6 +659,22 @@ def get_recorder() -> Recorder | None:
             atexit.register(_recorder.done)
             _recorder.begin(sys.version.split()[0])
     return _recorder
+
+
+def _watch(recorder: Recorder) -> None:
+    nap = allocate_lock()
+    nap.acquire()
+    try:
+        while recorder.on:
+            recorder.show_phase()
+            nap.acquire(True, _WATCH_EVERY_S)
+    except Exception as error:
+        recorder.fail(error)
+
+
+def _has_compiled() -> bool:
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    return dynamo is not None and getattr(dynamo, "FRAME_COUNTER", 1) > 0
 
 
 def _nothing() -> None:

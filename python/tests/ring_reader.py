@@ -152,7 +152,9 @@ def environment(ring: TestRing | None, **extra: str) -> dict[str, str]:
     return kept
 
 
-def start(ring: TestRing | None, *command: str, **extra: str) -> subprocess.Popen[str]:
+def start(
+    ring: TestRing | None, *command: str, stdin: int | None = None, **extra: str
+) -> subprocess.Popen[str]:
     """Starts a worker; `extra` are variables of its environment."""
     env = environment(ring, **extra)
     fds = (ring.fd,) if ring is not None else ()
@@ -161,6 +163,7 @@ def start(ring: TestRing | None, *command: str, **extra: str) -> subprocess.Pope
         [sys.executable, *command],
         env=env,
         pass_fds=fds,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -478,3 +478,67 @@ def test_a_second_optimizer_ends_no_counted_step(
         optimize(rec, generator, clock, 1)
     rec.done()
     assert [r.step for r in ring.records()] == list(range(300))
+
+
+class Hook:
+    def __init__(self) -> None:
+        self.inside = True
+
+    def take(self) -> None:
+        self.inside = False
+
+    def put(self) -> None:
+        self.inside = True
+
+
+def test_hooks_are_out_while_steps_are_counted(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    hook, sgd = Hook(), Optimizer()
+    rec.switches.append(hook)
+    while rec.counting == -1:
+        assert hook.inside
+        train(rec, clock, sgd, 1, 1)
+    assert not hook.inside
+    token = rec.enter(CHECKPOINT)
+    assert hook.inside
+    rec.leave(token)
+    optimize(rec, sgd, clock, 1)
+    states = set()
+    for _ in range(100):
+        states.add((hook.inside, rec.counting != -1))
+        train(rec, clock, sgd, 1, 1)
+    assert states == {(True, False), (False, True)}
+    rec.done()
+    assert ring.phase == "done"
+
+
+def test_hooks_that_are_needed_stay(rec: Recorder, clock: Clock) -> None:
+    hook, sgd = Hook(), Optimizer()
+    rec.switches.append(hook)
+    rec.keeps_hooks = True
+    for _ in range(100):
+        train(rec, clock, sgd, 1, 1)
+        assert hook.inside
+
+
+def test_the_stack_tells_the_phase_while_hooks_are_out(
+    rec: Recorder, clock: Clock, ring: TestRing
+) -> None:
+    def loads() -> None:
+        rec.show_phase()
+
+    rec.codes[loads.__code__] = DATA
+    rec.switches.append(Hook())
+    rec._watched = True  # by this test alone
+    sgd = Optimizer()
+    while rec.counting == -1:
+        train(rec, clock, sgd, 1, 1)
+    loads()
+    assert ring.phase == "data"
+    rec.show_phase()
+    assert ring.phase == "other"
+    rec.leave(rec.enter(CHECKPOINT))
+    loads()
+    assert ring.phase == "other"  # told by the hooks again
+    rec.done()

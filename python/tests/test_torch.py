@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +226,30 @@ def test_where_a_save_went_may_be_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list((tmp_path / "saves").iterdir())
     tell_place(({}, tmp_path), {}, 1)
     assert list((tmp_path / "saves").iterdir())
+
+
+@pytest.mark.parametrize("place", ["data", "forward", "backward", "other", "optimizer"])
+def test_a_counted_step_that_stands_shows_where(place: str) -> None:
+    ring = TestRing()
+    process = start(ring, str(SCRIPTS / "counted.py"), place, stdin=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout.readline() == "standing 300\n"
+    limit = time.monotonic() + 30
+    while ring.phase != place and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert (ring.phase, ring.step_in_work) == (place, 300)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    ended = finish(process)
+    assert ended.code == 0 and "shanty" not in ended.err and ring.phase == "done"
+    records = ring.records()
+    assert [r.step for r in records] == list(range(600)) and any(r.counted for r in records)
+    timed = [r for r in records[64:] if not r.counted]
+    assert timed and all(r.forward_us and r.backward_us and r.optimizer_us for r in timed)
+
+
+def test_hooks_stay_where_code_was_compiled() -> None:
+    ring = TestRing()
+    ended = run(ring, str(SCRIPTS / "counted.py"), "compiled")
+    assert ended.code == 0 and ended.out == "done [True, True]\n"
+    assert any(r.counted for r in ring.records())

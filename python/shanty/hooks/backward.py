@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from shanty.hooks.loss import reader
-from shanty.hooks.wrap import is_compiling, never_compile
+from shanty.hooks.wrap import is_compiling, never_compile, replace
 from shanty.recorder import BACKWARD, OTHER, Recorder
 from shanty.ring import PHASE
 
@@ -38,4 +38,4 @@ def install(module: ModuleType, recorder: Recorder) -> None:
             if token >= 0 and not nested:
                 reader.read(args[0] if args else kwargs.get("tensors"), recorder)
 
-    setattr(module, "backward", never_compile(backward))
+    replace(module, "backward", never_compile(backward), BACKWARD, recorder)

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from shanty.hooks.wrap import is_compiling, is_grad_enabled, never_compile
+from shanty.hooks.wrap import is_compiling, is_grad_enabled, never_compile, replace
 from shanty.recorder import DATA, EVAL, OTHER, Recorder
 from shanty.ring import PHASE
 
@@ -24,7 +24,7 @@ def install(module: ModuleType, recorder: Recorder) -> None:
     @functools.wraps(original)
     def __next__(self: Any) -> Any:
         if recorder.counting == get_ident():
-            words[PHASE] = DATA
+            words[PHASE] = DATA if is_grad_enabled() else EVAL
             try:
                 return original(self)
             finally:
@@ -46,7 +46,7 @@ def install(module: ModuleType, recorder: Recorder) -> None:
             _count(batch, recorder)
         return batch
 
-    iterator.__next__ = never_compile(__next__)
+    replace(iterator, "__next__", never_compile(__next__), DATA, recorder)
     never_compile(_next_of_evaluation, _next_of_new_workers, _count, count_samples)
 
 

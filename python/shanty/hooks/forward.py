@@ -8,19 +8,19 @@ from _thread import get_ident
 from types import ModuleType
 from typing import Any
 
-from shanty.hooks.wrap import Function, is_compiling, is_grad_enabled, never_compile
+from shanty.hooks.wrap import Function, is_compiling, is_grad_enabled, never_compile, replace
 from shanty.recorder import EVAL, FORWARD, OTHER, Recorder
 from shanty.ring import PHASE
 
 
 def install_ddp(module: ModuleType, recorder: Recorder) -> None:
     ddp = module.DistributedDataParallel
-    ddp.forward = _timed(ddp.forward, recorder)
+    replace(ddp, "forward", _timed(ddp.forward, recorder), FORWARD, recorder)
 
 
 def install_fsdp(module: ModuleType, recorder: Recorder) -> None:
     fsdp = module.FullyShardedDataParallel
-    fsdp.forward = _timed(fsdp.forward, recorder)
+    replace(fsdp, "forward", _timed(fsdp.forward, recorder), FORWARD, recorder)
 
 
 def install_compiled(module: ModuleType, recorder: Recorder) -> None:
@@ -37,7 +37,7 @@ def _timed(original: Function, recorder: Recorder) -> Function:
         if is_compiling():
             return original(self, *args, **kwargs)
         if recorder.counting == get_ident():
-            words[PHASE] = FORWARD
+            words[PHASE] = FORWARD if is_grad_enabled() else EVAL
             try:
                 return original(self, *args, **kwargs)
             finally:

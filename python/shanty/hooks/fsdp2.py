@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from shanty.hooks.wrap import is_compiling, is_grad_enabled
-from shanty.recorder import FORWARD, Recorder
+from shanty.recorder import FORWARD, OTHER, Recorder
 from shanty.ring import PHASE
 
 
@@ -17,7 +17,6 @@ def install(module: ModuleType, recorder: Recorder) -> None:
     state = module.FSDPState
     pre, post = state._pre_forward, state._post_forward
     tokens: dict[int, int] = {}
-    words = recorder.words
 
     def root(self: Any) -> Any:
         return getattr(getattr(self, "_state_ctx", None), "iter_forward_root", self)
@@ -25,20 +24,24 @@ def install(module: ModuleType, recorder: Recorder) -> None:
     @functools.wraps(pre)
     def _pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_compiling() and root(self) is None and is_grad_enabled():
-            # The wait for the parameters' all-gather is inside.
+            # The wait for the parameters' all-gather is inside. No function's stack would show it.
+            recorder.keeps_hooks = True
             if recorder.counting == get_ident():
-                words[PHASE] = FORWARD
+                recorder.words[PHASE] = FORWARD
             else:
                 tokens[id(self)] = recorder.enter(FORWARD)
         return pre(self, *args, **kwargs)
 
     @functools.wraps(post)
     def _post_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or id(self) not in tokens or root(self) is not self:
+        if is_compiling() or root(self) is not self:
             return post(self, *args, **kwargs)
         try:
             return post(self, *args, **kwargs)
         finally:
-            recorder.leave(tokens.pop(id(self)))
+            if id(self) in tokens:
+                recorder.leave(tokens.pop(id(self)))
+            elif recorder.counting == get_ident():
+                recorder.words[PHASE] = OTHER
 
     state._pre_forward, state._post_forward = _pre_forward, _post_forward

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from shanty.hooks.wrap import is_compiling, never_compile
+from shanty.hooks.wrap import is_compiling, never_compile, replace
 from shanty.recorder import Recorder
 
 
@@ -74,7 +74,7 @@ def install_grad_scaler(module: ModuleType, recorder: Recorder) -> None:
             reader.remember_scaling(outputs, scaled, recorder)
         return scaled
 
-    scaler.scale = never_compile(scale)
+    replace(scaler, "scale", never_compile(scale), 0, recorder)
 
 
 never_compile(LossReader, _value)

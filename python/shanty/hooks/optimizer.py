@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from shanty.hooks.wrap import Function, is_compiling, never_compile
-from shanty.recorder import Recorder
+from shanty.recorder import OPTIMIZER, Recorder
 
 
 def install(module: ModuleType, recorder: Recorder) -> None:
@@ -17,8 +17,30 @@ def install(module: ModuleType, recorder: Recorder) -> None:
     for hook in (Recorder.optimizer_begins, Recorder.optimizer_ends):
         setattr(hook, "_torchdynamo_disable", True)
     # Recorder methods never raise: an exception here would come out of the user's step().
-    module.register_optimizer_step_pre_hook(recorder.optimizer_begins)
     module.register_optimizer_step_post_hook(recorder.optimizer_ends)
+    recorder.switches.append(Beginning(module, recorder))
+    # All optimizers' step() is this one function, around their own.
+    around = getattr(module.Optimizer, "profile_hook_step", None)
+    if around is not None:
+        recorder.codes[around(lambda: None).__code__] = OPTIMIZER
+
+
+class Beginning:
+    """The hook at the beginning of a step."""
+
+    def __init__(self, module: ModuleType, recorder: Recorder) -> None:
+        self._module, self._hook = module, recorder.optimizer_begins
+        self._handle: Any = None
+        self.put()
+
+    def put(self) -> None:
+        if self._handle is None:
+            self._handle = self._module.register_optimizer_step_pre_hook(self._hook)
+
+    def take(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
 
 
 def install_behind_dynamo(module: ModuleType, recorder: Recorder) -> None:

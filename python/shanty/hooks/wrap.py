@@ -32,6 +32,36 @@ is_compiling = _find_is_compiling()
 is_grad_enabled: Callable[[], bool] = getattr(torch, "is_grad_enabled", lambda: True)
 
 
+class Replaced:
+    """A function of a module or a class, with a wrapper of ours in its place."""
+
+    def __init__(self, owner: Any, name: str, wrapper: Function) -> None:
+        self._owner, self._name, self._wrapper = owner, name, wrapper
+        self._original = vars(owner)[name]
+        self.put()
+
+    def put(self) -> None:
+        self._swap(self._original, self._wrapper)
+
+    def take(self) -> None:
+        self._swap(self._wrapper, self._original)
+
+    def _swap(self, there: Function, instead: Function) -> None:
+        # What somebody else has put there since stays.
+        if vars(self._owner).get(self._name) is there:
+            setattr(self._owner, self._name, instead)
+
+
+def replace(owner: Any, name: str, wrapper: Function, phase: int, recorder: Recorder) -> None:
+    """Puts `wrapper` there, and takes it out while steps are only counted: `phase` is told by the
+    stack then, where it is one."""
+    original = vars(owner)[name]
+    recorder.switches.append(Replaced(owner, name, wrapper))
+    code = getattr(original, "__code__", None)
+    if code is not None and phase:
+        recorder.codes[code] = phase
+
+
 def timed(original: Function, recorder: Recorder, phase: int) -> Function:
     """`original`, with its duration counted as `phase`."""
     enter, leave = recorder.enter, recorder.leave
