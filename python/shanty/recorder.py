@@ -653,12 +653,22 @@ def get_recorder() -> Recorder | None:
     if not _opened:
         _opened = True
         ring = open_ring()
-        if ring is not None:
+        if ring is not None and _is_main_interpreter():
             _recorder = Recorder(ring)
             os.register_at_fork(after_in_child=_recorder.turn_off)
             atexit.register(_recorder.done)
             _recorder.begin(sys.version.split()[0])
     return _recorder
+
+
+def _is_main_interpreter() -> bool:
+    """The others of a process have its ring and its pid, but train nothing."""
+    name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    try:
+        interpreters = __import__(name)
+        return bool(interpreters.get_current() == interpreters.get_main())
+    except Exception:
+        return True  # a Python that has no others
 
 
 def _watch(recorder: Recorder) -> None:

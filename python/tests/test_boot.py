@@ -185,6 +185,27 @@ def test_children_of_the_worker_never_write(tmp_path: Path) -> None:
     assert ring.pid == ended.pid
 
 
+def test_another_interpreter_of_the_process_never_writes(tmp_path: Path) -> None:
+    text = """
+import shanty
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+shanty.step(step=4)
+other = interpreters.create()
+interpreters.run_string(other, "import shanty; shanty.step(step=666)")
+interpreters.destroy(other)
+print("destroyed", flush=True)
+input()
+"""
+    ring = TestRing()
+    process = start(ring, script(tmp_path, text), stdin=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == "destroyed\n"
+    assert (ring.phase, ring.step_in_work) == ("other", 5)
+    assert finish(process).pid == ring.pid and [r.step for r in ring.records()] == [4]
+
+
 def test_a_script_that_executes_itself_again_keeps_its_ring(tmp_path: Path) -> None:
     text = """
 import os, sys, shanty
