@@ -484,7 +484,7 @@ class Recorder:
                 switch.put()
 
     def show_phase(self) -> None:
-        """Called by another thread while hooks are out: tells the phase by the stack of this one."""
+        """For another thread, while hooks are out: tells the phase by this one's stack."""
         thread = self.counting
         if thread == _NO_THREAD or not self._out:
             return

@@ -346,7 +346,7 @@ class Broken:
 
 @pytest.mark.usefixtures("binary")
 def test_a_load_that_fails_holds_nothing_back(tmp_path: Path) -> None:
-    with shanty.Checkpointer(tmp_path).attach(nn.Linear(3, 3)) as checkpointer:
+    with shanty.Checkpointer(tmp_path).attach(nn.Linear(3, 3), extra=Broken()) as checkpointer:
         checkpointer.save(1).wait(60)
     for wrong in ({"model": nn.Linear(4, 3)}, {"model": nn.Linear(3, 3), "extra": Broken()}):
         with shanty.Checkpointer(tmp_path).attach(**wrong) as checkpointer:

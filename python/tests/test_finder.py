@@ -17,7 +17,8 @@ class Everything:
     """One finder and loader of several modules, as import hooks of test and tracing tools are."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name.startswith("shared_") else None  # type: ignore[arg-type]
+        ours = name.startswith("shared_")
+        return ModuleSpec(name, self) if ours else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
@@ -46,7 +47,7 @@ def test_a_loader_of_many_modules_tells_of_the_one_that_is_waited_for(
 ) -> None:
     told = []
     watcher = ImportWatcher()
-    watcher.watch("shared_outer", lambda module: told.append((module.__name__, vars(module).copy())))
+    watcher.watch("shared_outer", lambda m: told.append((m.__name__, vars(m).copy())))
     importlib.import_module("shared_outer")
     ((name, content),) = told
     assert name == "shared_outer" and content["whole"] and content["inner"].whole

@@ -72,8 +72,8 @@ class Attached:
             for _, one in ones:
                 if not hasattr(one, "state_dict") or not hasattr(one, "load_state_dict"):
                     raise CheckpointError(
-                        f"cannot attach a {type(one).__name__} as {kind[:-1]}: it has no state_dict "
-                        "and load_state_dict"
+                        f"cannot attach a {type(one).__name__} as {kind[:-1]}: it has no "
+                        "state_dict and load_state_dict"
                     )
             known += ones
         if loader is not None:

@@ -65,8 +65,8 @@ class Checkpointer:
     ) -> None:
         if "://" in os.fspath(directory):
             raise CheckpointError(
-                f"cannot save into {directory}: give a directory, which all nodes share; mount what "
-                "is reached by a URL"
+                f"cannot save into {directory}: give a directory, which all nodes share; mount "
+                "what is reached by a URL"
             )
         if isinstance(replicas, str) and replicas != "auto":
             raise CheckpointError(f'replicas="{replicas}": give "auto", None or a process group')
@@ -256,8 +256,8 @@ class Checkpointer:
             return
         if self._engine is not None:
             raise CheckpointError(
-                f"this Checkpointer is that of process {self._pid}, from which this one was forked: "
-                "make one after the fork"
+                f"this Checkpointer is that of process {self._pid}, from which this one was "
+                "forked: make one after the fork"
             )
         self._pid = os.getpid()
 
@@ -266,7 +266,7 @@ class Checkpointer:
         engine, saver = self._engine, self._saver
         if engine is not None and saver is not None and self._world is not None:
             if self._world.any(engine.connection.is_lost()):
-                saver.give_up("a checkpoint engine of the job was lost before it was known to be durable")
+                saver.give_up("a checkpoint engine was lost before it was known to be durable")
                 self._saver = None
         return self._connect()
 

@@ -194,7 +194,7 @@ def _name_of(parameter: Tensor, models: Collected) -> str:
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """The optimizer that steps, of one that other libraries put around it (accelerate, Lightning)."""
+    """The optimizer that steps, of one that accelerate or Lightning has put around it."""
     while not hasattr(optimizer, "_optimizer_step_pre_hooks") and hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     return optimizer

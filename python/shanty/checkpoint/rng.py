@@ -36,8 +36,8 @@ def check_supported(generator: Any) -> None:
         kinds += (numpy.Generator, numpy.RandomState)
     if not isinstance(generator, kinds):
         raise CheckpointError(
-            f"cannot attach a {type(generator).__name__} as rng: give True, False, or generators of "
-            "torch, NumPy or Python"
+            f"cannot attach a {type(generator).__name__} as rng: give True, False, or generators "
+            "of torch, NumPy or Python"
         )
 
 
@@ -94,7 +94,9 @@ def _capture_one(generator: Any) -> Any:
         return bytes_of(generator.get_state())
     if isinstance(generator, random.Random):
         return generator.getstate()
-    return generator.get_state() if hasattr(generator, "get_state") else generator.bit_generator.state
+    if hasattr(generator, "get_state"):
+        return generator.get_state()
+    return generator.bit_generator.state
 
 
 def _tensor(state: bytes) -> torch.Tensor:

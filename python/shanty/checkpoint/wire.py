@@ -49,8 +49,8 @@ class Connection:
             )
         if self._asking == threading.get_ident():
             raise CheckpointError(
-                f"cannot ask the checkpoint engine for {op} while it is being asked, as in a signal "
-                "handler: note the signal there, and save in the training loop"
+                f"cannot ask the checkpoint engine for {op} while it is being asked, as in a "
+                "signal handler: note the signal there, and save in the training loop"
             )
         with self._lock:
             if self._lost:
