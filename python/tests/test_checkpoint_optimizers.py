@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -166,3 +168,25 @@ def test_state_that_would_be_lost_is_refused(tmp_path: Path, double: Double) -> 
     with Checkpointer(tmp_path).attach(model, odd) as checkpointer:
         with pytest.raises(CheckpointError, match="it has state for Linear.*is no parameter"):
             checkpointer.save(1)
+
+
+def test_a_compiled_step_waits_for_the_copy(tmp_path: Path, double: Double) -> None:
+    model = nn.Linear(160, 160)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @torch.compile(backend="eager")
+    def step() -> None:
+        optimizer.zero_grad()
+        model(torch.ones(2, 160)).sum().backward()
+        optimizer.step()
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with Checkpointer(tmp_path).attach(model, optimizer) as checkpointer:
+            step()
+            double.store.hold.clear()
+            handle = checkpointer.save(1)
+            threading.Timer(0.3, double.store.hold.set).start()
+            step()
+            assert double.store.hold.is_set() and handle.staged
+    assert not [w for w in warned if "shanty" in str(w.message) or "builtin" in str(w.message)]

@@ -245,6 +245,9 @@ class Checkpointer:
     def _before_step(self, *_: Any) -> None:
         self.fence()
 
+    # Where a step is compiled: Dynamo would trace into the connection, and warn of what it meets.
+    setattr(_before_step, "_torchdynamo_disable", True)
+
     def _check_ready(self, what: str) -> None:
         self._check_process()
         if self._attached.is_empty:
