@@ -480,6 +480,12 @@ def test_a_second_optimizer_ends_no_counted_step(
     assert [r.step for r in ring.records()] == list(range(300))
 
 
+@pytest.fixture
+def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests of this process may have.
+    monkeypatch.setattr(parts, "_has_compiled", lambda: False)
+
+
 class Hook:
     def __init__(self) -> None:
         self.inside = True
@@ -491,6 +497,7 @@ class Hook:
         self.inside = True
 
 
+@pytest.mark.usefixtures("nothing_compiled")
 def test_hooks_are_out_while_steps_are_counted(
     rec: Recorder, clock: Clock, ring: TestRing
 ) -> None:
@@ -513,6 +520,7 @@ def test_hooks_are_out_while_steps_are_counted(
     assert ring.phase == "done"
 
 
+@pytest.mark.usefixtures("nothing_compiled")
 def test_hooks_that_are_needed_stay(rec: Recorder, clock: Clock) -> None:
     hook, sgd = Hook(), Optimizer()
     rec.switches.append(hook)
@@ -522,6 +530,7 @@ def test_hooks_that_are_needed_stay(rec: Recorder, clock: Clock) -> None:
         assert hook.inside
 
 
+@pytest.mark.usefixtures("nothing_compiled")
 def test_the_stack_tells_the_phase_while_hooks_are_out(
     rec: Recorder, clock: Clock, ring: TestRing
 ) -> None:
