@@ -459,7 +459,7 @@ def test_user_mistakes_are_named(tmp_path: Path, double: Double) -> None:
         ({"keep_best": -1}, "keep_best=-1"),
         ({"rate_limit": -5}, "rate_limit=-5"),
         ({"mtbf_s": 0}, "mtbf_s=0"),
-        ({"replicas": "none"}, 'replicas="none": give "auto", None or a process group'),
+        ({"replicas": "none"}, 'replicas="none": give "auto", "first", None or a process group'),
         ({"directory": "s3://bucket/run"}, "s3://bucket/run: give a directory"),
     ],
 )

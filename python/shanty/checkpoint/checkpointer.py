@@ -68,8 +68,10 @@ class Checkpointer:
                 f"cannot save into {directory}: give a directory, which all nodes share; mount "
                 "what is reached by a URL"
             )
-        if isinstance(replicas, str) and replicas != "auto":
-            raise CheckpointError(f'replicas="{replicas}": give "auto", None or a process group')
+        if isinstance(replicas, str) and replicas not in ("auto", "first"):
+            raise CheckpointError(
+                f'replicas="{replicas}": give "auto", "first", None or a process group'
+            )
         self._root = str(Path(directory).absolute())
         self._keep = whole_number("keep", keep, 1)
         self._rate = whole_number("rate_limit", math.ceil(rate_limit or 0), 0)
