@@ -316,6 +316,20 @@ TEST(Walk, SaysWhatItLeavesOutOfAZipArchive) {
               Contains(HasSubstr("ends in the middle")));
 }
 
+// The extra field that tells the sizes of large files, cut short.
+TEST(Walk, EndsWithAZipArchiveWhoseSizesAreCutOff) {
+  const std::string name = "a.log";
+  for (const size_t bytes : {0, 4, 8, 12}) {
+    const std::string extra = little(1, 2) + little(bytes, 2) + std::string(bytes, '\1');
+    const std::string head = "PK\x03\x04" + little(45, 2) + little(0, 2) + little(0, 2) +
+                             little(0, 8) + little(0xffffffff, 4) + little(0xffffffff, 4) +
+                             little(name.size(), 2) + little(extra.size(), 2) + name + extra;
+    EXPECT_THAT(walk_file("cut.zip", head + "hello\n").notes,
+                Contains(HasSubstr("ends in the middle")))
+        << bytes;
+  }
+}
+
 TEST(Walk, TakesCheckpointsForNoArchives) {
   const Walked all = walk_file("step-3.pt", zip_of({{"step-3/data.pkl", "x", 0}}));
   ASSERT_EQ(all.files.size(), 1u);

@@ -48,8 +48,10 @@ uint64_t zip64_packed_size(std::string_view extra, bool unpacked_too) {
   while (extra.size() >= 4) {
     const size_t size = static_cast<size_t>(little(extra.substr(2, 2)));
     const std::string_view field = extra.substr(4, size);
-    if (little(extra.substr(0, 2)) == 1)
-      return little(field.substr(unpacked_too ? 8 : 0).substr(0, 8));
+    const size_t at = unpacked_too ? 8 : 0;
+    if (little(extra.substr(0, 2)) == 1) {
+      return field.size() < at + 8 ? kInZip64 : little(field.substr(at, 8));
+    }
     extra.remove_prefix(std::min(4 + size, extra.size()));
   }
   return kInZip64;
