@@ -3,12 +3,14 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <limits>
 
 namespace shanty {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kDay = 86'400 * kSecond;
+constexpr int64_t kLastUnixNs = std::numeric_limits<int64_t>::max() - kSecond;
 
 // Eats from the front of a text.
 struct Cursor {
@@ -113,10 +115,15 @@ std::optional<int64_t> epoch_number(Cursor in) {
   const size_t n = in.digits();
   if (n != 10 && n != 13 && n != 16 && n != 19) return std::nullopt;
   int64_t value = 0;
-  for (size_t i = 0; i < n; ++i) value = value * 10 + (in.rest[i] - '0');
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t digit = in.rest[i] - '0';
+    if (value > (kLastUnixNs - digit) / 10) return std::nullopt;
+    value = value * 10 + digit;
+  }
   in.rest.remove_prefix(n);
   int64_t unit = kSecond;
   for (size_t i = 10; i < n; i += 3) unit /= 1000;
+  if (value > kLastUnixNs / unit) return std::nullopt;
   int64_t ns = value * unit;
   if (n == 10 && in.eat('.')) {
     int64_t step = kSecond / 10;
