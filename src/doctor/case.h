@@ -32,6 +32,8 @@ struct Hypothesis {
 
 using Records = std::vector<const Record*>;
 
+inline constexpr size_t kMaxNamedRanks = 4096;  // of one line that lists ranks
+
 // What rules ask: the records of the first attempt that failed, and what follows from many of them.
 // Everything is a view into the book, which must outlive it.
 class Case {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,23 +6,10 @@
 #include "doctor/flight/dump.h"
 #include "doctor/flight/trace.h"
 #include "doctor/flight/value.h"
+#include "text/words.h"
 
 namespace shanty::flight {
 namespace {
-
-// "[0, 1, 2]"
-std::vector<int> parse_ranks(std::string_view text) {
-  std::vector<int> ranks;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (at < end && ranks.size() < kMaxGroupRanks) {
-    int rank = 0;
-    const auto [next, error] = std::from_chars(at, end, rank);
-    if (error == std::errc() && rank >= 0) ranks.push_back(rank);
-    at = next == at ? at + 1 : next;
-  }
-  return ranks;
-}
 
 bool is_torchs_own(std::string_view file) {
   return file.find("/torch/") != std::string_view::npos || file.starts_with("torch/") ||
@@ -72,7 +58,7 @@ uint32_t Tables::add_group(std::string_view name, std::string_view desc, std::st
   if (id != kNoId) return id;
   id = static_cast<uint32_t>(groups_.size());
   Group group{std::string(name.substr(0, 128)), std::string(desc.substr(0, 128)),
-              parse_ranks(ranks), false};
+              numbers_in(ranks, kMaxGroupRanks), false};
   group.known = !group.ranks.empty();
   groups_.push_back(std::move(group));
   group_ids_.insert(key, id);

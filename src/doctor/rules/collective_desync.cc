@@ -7,6 +7,7 @@
 
 #include "doctor/behaviour.h"
 #include "doctor/rule.h"
+#include "text/words.h"
 
 namespace shanty {
 namespace {
@@ -141,13 +142,7 @@ void reports(const Case& of, Hypotheses& out) {
   Draft draft(of, "HANG101", "collective_desync", 0.9, Nearness::kStructure);
   draft.show(lines).show(of.all("desync_joined"));
   for (const Record* record : lines) {
-    std::string_view ranks = record->get("ranks");
-    while (!ranks.empty()) {
-      const size_t comma = ranks.find(',');
-      const std::string one(ranks.substr(0, comma));
-      if (one.find_first_of("0123456789") != one.npos) draft.rank(std::atoi(one.c_str()));
-      ranks = comma == ranks.npos ? std::string_view{} : ranks.substr(comma + 1);
-    }
+    for (const int rank : numbers_in(record->get("ranks"), kMaxNamedRanks)) draft.rank(rank);
   }
   draft.message(fmt::format("rank {} did not join collective {}", lines.front()->get("ranks"),
                             lines.front()->get("seq")));

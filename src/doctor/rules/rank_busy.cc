@@ -4,6 +4,7 @@
 
 #include "doctor/behaviour.h"
 #include "doctor/rule.h"
+#include "text/words.h"
 
 namespace shanty {
 namespace {
@@ -96,13 +97,8 @@ void barrier(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   std::vector<int> missing;
   for (const Record* record : lines) {
-    std::string ranks(record->get("ranks"));
-    for (size_t at = 0; at < ranks.size();) {
-      const size_t comma = std::min(ranks.find(',', at), ranks.size());
-      const std::string one = ranks.substr(at, comma - at);
-      if (one.find_first_of("0123456789") != one.npos) missing.push_back(std::atoi(one.c_str()));
-      at = comma + 1;
-    }
+    const std::vector<int> ranks = numbers_in(record->get("ranks"), kMaxNamedRanks);
+    missing.insert(missing.end(), ranks.begin(), ranks.end());
   }
   std::set<int> unique(missing.begin(), missing.end());
   missing.assign(unique.begin(), unique.end());
