@@ -13,6 +13,7 @@ from conftest import SHANTY, shanty
 OOM = ("[rank2]: Traceback (most recent call last):\n"
        "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 2 has a total capacity of "
        "79.15 GiB of which 1.12 GiB is free.\n")
+LIMIT_S = 60
 HEALTHY = "".join(f"step {i} loss {3 - i / 100:.3f} lr 0.0003\n" for i in range(50))
 
 
@@ -78,6 +79,14 @@ def test_every_code_has_its_page(tmp_path):
     """Findings without a page would have no why."""
     (tmp_path / "a.log").write_text(OOM)
     assert first(shanty("doctor", tmp_path, "--json"))["why"]
+
+
+def test_many_logs_without_ranks_take_no_longer_than_few(tmp_path):
+    """Each step line is looked at once, whatever the number of logs."""
+    steps = "".join(f"step {i} loss {3 - i / 1000:.4f}\n" for i in range(400))
+    for i in range(400):
+        (tmp_path / f"run{i}x.txt").write_text(steps)
+    assert subprocess.run([str(SHANTY), "doctor", tmp_path], capture_output=True, timeout=LIMIT_S).returncode == 0
 
 
 def test_hides_names(tmp_path):

@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,17 +19,23 @@ namespace {
 // Below what a run directory's own records say of the same.
 constexpr double kOfLines = 0.95;
 
-bool lies_between(const Record& record, const Record& before, const Record& now) {
-  return record.file == now.file && record.line < now.line &&
-         (record.file != before.file || record.line > before.line);
+using Place = std::pair<uint32_t, uint64_t>;  // file and line
+
+// The lines that tell of a start, in the order of the files.
+std::map<Place, const Record*> starts_of(const Case& of) {
+  std::map<Place, const Record*> out;
+  for (const Record* record : of.every("resumed"))
+    out.emplace(Place(record->file, record->line), record);
+  return out;
 }
 
 // Why `now` is of another start of the job than `before`, of the same rank; empty: it is not.
-std::string new_start(const Case& of, const Record& before, const Record& now) {
+std::string new_start(const Case& of, const std::map<Place, const Record*>& starts,
+                      const Record& before, const Record& now) {
   const std::string& file = of.book().files[now.file].name;
-  for (const Record* record : of.every("resumed")) {
-    if (lies_between(*record, before, now))
-      return fmt::format("{} from line {}", file, record->line);
+  const auto told = starts.upper_bound(Place(now.file, now.file == before.file ? before.line : 0));
+  if (told != starts.end() && told->first < Place(now.file, now.line)) {
+    return fmt::format("{} from line {}", file, told->second->line);
   }
   if (now.file != before.file) return file;
   if (now.generation != before.generation) return fmt::format("start {}", now.generation + 1);
@@ -55,13 +64,14 @@ std::vector<Stretch> stretches_of(const Case& of, int& rank) {
   std::vector<Stretch> out;
   const Record* before = nullptr;
   for (const Record& each : of.book().records) {
+  const auto starts = starts_of(of);
     const Record* record = &each;
     if (each.event != "step" && each.event != "loss_line") continue;
     if (before && each.rank != before->rank) continue;
     const auto line = parse_step_line(each.text);
     if (!line || (std::isnan(line->loss) && std::isnan(line->lr))) continue;
     const std::string start =
-        before ? new_start(of, *before, *record) : of.book().files[record->file].name;
+        before ? new_start(of, starts, *before, *record) : of.book().files[record->file].name;
     if (!start.empty()) {
       out.push_back(
           {.title = start, .file = of.book().files[record->file].name, .counted_from_start = true});
