@@ -89,6 +89,18 @@ def test_many_logs_without_ranks_take_no_longer_than_few(tmp_path):
     assert subprocess.run([str(SHANTY), "doctor", tmp_path], capture_output=True, timeout=LIMIT_S).returncode == 0
 
 
+def test_shows_no_escape_sequences_of_file_names(tmp_path):
+    torn = gzip.compress(HEALTHY.encode() * 100)[:-200]
+    with tarfile.open(tmp_path / "logs.tar", "w") as archive:
+        entry = tarfile.TarInfo("\x1b]0;owned\x07\x1b[2Jrank_1.log.gz")
+        entry.size = len(torn)
+        archive.addfile(entry, io.BytesIO(torn))
+    result = shanty("doctor", tmp_path)
+    assert "rank_1.log.gz" in result.stderr
+    assert "\x1b" not in result.stdout + result.stderr
+    assert "\x07" not in result.stdout + result.stderr
+
+
 def test_hides_names(tmp_path):
     (tmp_path / "a.log").write_text(
         "gpu-node-7:1:2 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-Ab3 to 9637892 bytes, "

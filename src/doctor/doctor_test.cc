@@ -221,6 +221,14 @@ TEST(Verdict, PutsItIntoEveryForm) {
   EXPECT_THAT(verdict_html(diagnosis), Not(HasSubstr("http")));
 }
 
+TEST(Verdict, LetsNoLogLineWriteMarkdown) {
+  const std::string text = verdict_markdown(
+      diagnose_text("Traceback (most recent call last):\n"
+                    "ValueError: <img src=x> [here](http://example.org) `rm` *all*\n"));
+  EXPECT_THAT(text, HasSubstr(R"(\<img src=x\> \[here\](http://example.org) \`rm\` \*all\*)"));
+  EXPECT_THAT(text, HasSubstr("`ValueError: <img src=x> [here](http://example.org) 'rm' *all*`"));
+}
+
 TEST(Verdict, FitsNarrowTerminals) {
   const Diagnosis diagnosis = diagnose_text("[rank3]: OSError: [Errno 24] Too many open files\n");
   const std::string text = verdict_text(diagnosis, {.color = false, .width = 60});

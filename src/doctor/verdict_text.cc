@@ -114,6 +114,16 @@ nlohmann::json finding_json(const Finding& finding) {
           {"prevent", finding.prevent}};
 }
 
+// Log lines are quoted in messages: what they hold of Markdown's own characters is only text.
+std::string escape_markdown(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    if (std::string_view("\\`*_[]<>&#|~!").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 std::string code_span(std::string_view text) {
   std::string out = printable(text);
   for (char& c : out) {
@@ -185,9 +195,11 @@ std::string verdict_markdown(const Diagnosis& diagnosis) {
   std::string out;
   for (const Finding& finding : diagnosis.findings) {
     out += fmt::format("### {}: {}\n\n{} `{}`, class `{}`, confidence {:.0f} %", finding.code,
-                       printable(finding.message), severity_name(finding.severity), finding.code,
-                       finding.failure_class, finding.confidence * 100);
-    if (const std::string names = who(finding.subject); !names.empty()) out += "; " + names;
+                       escape_markdown(finding.message), severity_name(finding.severity),
+                       finding.code, finding.failure_class, finding.confidence * 100);
+    if (const std::string names = who(finding.subject); !names.empty()) {
+      out += "; " + escape_markdown(names);
+    }
     out += "\n\n";
     for (const Evidence& line : finding.evidence) {
       out += fmt::format("- {} {}\n", code_span(place_of(line)), code_span(line.text));
@@ -195,7 +207,7 @@ std::string verdict_markdown(const Diagnosis& diagnosis) {
     const auto list = [&out](std::string_view title, const std::vector<std::string>& texts) {
       if (texts.empty()) return;
       out += fmt::format("\n**{}**\n\n", title);
-      for (const std::string& text : texts) out += "- " + printable(text) + "\n";
+      for (const std::string& text : texts) out += "- " + escape_markdown(text) + "\n";
     };
     list("Not", finding.ruled_out);
     list("Do now", finding.fix);

@@ -16,6 +16,7 @@
 #include "doctor/verdict_text.h"
 #include "run/run_dir.h"
 #include "text/terminal.h"
+#include "text/utf8.h"
 
 namespace shanty {
 namespace {
@@ -96,7 +97,7 @@ int run_doctor(int argc, char** argv) {
   if (options.redact) diagnosis = redacted(diagnosis);
   Output().write(STDOUT_FILENO, render(diagnosis, options));
   for (const std::string& note : diagnosis.notes) {
-    fmt::print(stderr, "shanty doctor: note: {}\n", note);
+    fmt::print(stderr, "shanty doctor: note: {}\n", printable(note));
   }
   const bool problems =
       std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
