@@ -1,5 +1,7 @@
 #include "doctor/diagnose.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "doctor/rule.h"
 #include "doctor/structured.h"
 #include "doctor/weigh.h"
+#include "logs/prefix.h"
 
 namespace shanty {
 namespace {
@@ -69,11 +72,30 @@ void name_ranks(const LogBook& book, ClusterFacts& facts) {
   }
 }
 
+// Groups of patterns that catch the name of a host.
+constexpr std::string_view kHostGroups[] = {"host", "peer", "addr", "who", "server", "node"};
+constexpr std::string_view kHostEvents[] = {"summary_host", "rdzv_master", "launch_endpoint"};
+
+void add_hosts(const Record& record, std::set<std::string>& names) {
+  const auto add = [&names](std::string_view text) {
+    names.insert(std::string(text.substr(0, text.find_first_of("<:,]"))));
+  };
+  for (const std::string_view group : kHostGroups) add(record.get(group));
+  const bool tells_host = std::find(std::begin(kHostEvents), std::end(kHostEvents), record.event) !=
+                          std::end(kHostEvents);
+  if (tells_host) add(record.get("value"));
+}
+
 std::vector<std::string> names_of(const LogBook& book, const ClusterFacts& facts) {
   std::set<std::string> names;
+  for (const LogFile& file : book.files) {
+    names.insert(file.node);
+    names.insert(read_file_name(file.name).node);
+  }
   for (const Record& record : book.records) {
     names.insert(record.node);
     names.insert(record.pod);
+    add_hosts(record, names);
   }
   for (const PodFact& pod : facts.pods) {
     names.insert(pod.name);

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cctype>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,19 +14,94 @@
 namespace shanty {
 namespace {
 
-// Replaces what names somebody or something, the same each time.
+constexpr size_t kShortestName = 3;
+
+// What stands for what, by its shape. Keys and tokens come first: they may hold what looks like a
+// name.
+struct Shape {
+  const char* expression;  // group v is replaced
+  std::string_view kind;
+};
+
+constexpr Shape kShapes[] = {
+    {R"(://(?P<v>[^/\s:@'"]+(?::[^/\s@'"]*)?)@)", "secret"},
+    {R"((?i)[?&](?:sig|signature|key|token|access_token|x-amz-(?:signature|credential|security-token))=(?P<v>[^&\s'"]+))",
+     "secret"},
+    {R"((?i)(?:token|passw(?:or)?d|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|account[_-]?key|authorization)['"]?[ =:]+(?:(?:bearer|basic|token) +)?['"]?(?P<v>[^\s'",;]{4,}))",
+     "secret"},
+    {R"((?i)passw(?:or)?d['"]? ?[=:] ?['"]?(?P<v>[^\s'",;]+))", "secret"},
+    {R"(\b(?P<v>(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abeoprs]-|AKIA|ASIA|AIza|eyJ|ya29\.|npm_|nvapi-|dckr_pat_|pypi-|wandb_v1_)[\w.-]{8,}))",
+     "secret"},
+    {R"(\b(?P<v>[0-9a-f]{40})\b)", "secret"},  // a key of Weights & Biases, or a commit
+    {R"((?:^|[\s'"(\[=,<:])(?P<v>[A-Za-z][\w.+-]*@[A-Za-z0-9][\w.-]*[A-Za-z0-9]))", "user"},
+    {R"((?i)(?:/home\d?|/homes|/users|\\users)(?:[/\\](?:users|home))?(?:[/\\][a-z])?[/\\](?P<v>[\w.-]{2,}))",
+     "user"},
+    {R"((?:^|[^\d.])(?P<v>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\b)", "address"},
+    {R"((?i)(?P<v>\b(?:[0-9a-f]{1,4}:){3,7}:?[0-9a-f]{1,4}\b))", "address"},
+    {R"((?i)\b(?P<v>(?:fe80|f[cd][0-9a-f]{2}|[23][0-9a-f]{3})(?::[0-9a-f]{1,4}){0,6}::(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?))",
+     "address"},
+    {R"(\b(?:addr|remote|peer|host|hostname|MASTER_ADDR)=\[?['"]?(?P<v>[A-Za-z][\w.-]{2,}))",
+     "host"},
+    {R"((?P<v>\b(?:ip|ec2)-\d{1,3}(?:-\d{1,3}){3}[\w.-]*))", "name"},
+    {R"((?P<v>\b[\w-]+(?:\.[\w-]+)*\.(?:svc|local|internal|compute|cluster|com|net|org|io|edu|gov|mil|eu|de|fr|uk|ch|nl|dk|pl|cz|hu|ca|cn|jp|kr|tw|sg|au|br|ru|us|dev|cloud|ai|lan|corp|intra|hpc)\b[\w.-]*))",
+     "name"},
+};
+
+// Accounts of images and machines, and words that name nobody.
+constexpr std::string_view kEverybodys[] = {
+    "localhost", "the job", "user",  "users",  "home",   "host",   "node",     "nodes",
+    "name",      "address", "rank",  "root",   "admin",  "ubuntu", "ec2-user", "ray",
+    "jovyan",    "runner",  "slurm", "kernel", "master", "worker", "pod",      "torch"};
+
+bool is_everybodys(std::string_view name) {
+  return std::find(std::begin(kEverybodys), std::end(kEverybodys), name) != std::end(kEverybodys);
+}
+
+bool is_part_of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+// Replaces what names somebody or something, the same each time. First learn() all texts, then
+// apply() to them: who is known from a path is hidden everywhere.
 class Redactor {
  public:
-  explicit Redactor(std::vector<std::string> names) : names_(std::move(names)) {
-    // Longer names first: "node-1" is a part of "node-12".
-    std::sort(names_.begin(), names_.end(),
-              [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
-    for (const std::string& name : names_) word(name, "host");
+  Redactor() {
+    for (const Shape& shape : kShapes) shapes_.emplace_back(Pattern(shape.expression), shape.kind);
+  }
+
+  void add_host(std::string name) {
+    name.erase(std::min(name.find('<'), name.size()));
+    add(name, "host");
+    const size_t dot = name.find('.');
+    const std::string label = name.substr(0, dot);
+    if (dot != name.npos && label.find_first_of("0123456789-") != label.npos) add(label, "host");
+  }
+
+  void learn(const std::string& text) {
+    for (const auto& [pattern, kind] : shapes_) {
+      if (kind == "user")
+        each_match(text, pattern, [&](std::string_view found) { add(std::string(found), "user"); });
+    }
+  }
+
+  // Longer names first: "node-1" is a part of "node-12".
+  void finish_learning() {
+    names_.assign(known_.begin(), known_.end());
+    std::sort(names_.begin(), names_.end(), [](const auto& a, const auto& b) {
+      return std::make_pair(b.first.size(), a.first) < std::make_pair(a.first.size(), b.first);
+    });
   }
 
   void apply(std::string& text) {
-    for (const auto& [pattern, kind] : kinds_) replace(text, pattern, kind);
-    for (const std::string& name : names_) replace_name(text, name);
+    for (const auto& [pattern, kind] : shapes_) {
+      std::string out;
+      size_t done = 0;
+      each_match(text, pattern, [&](std::string_view found) {
+        const size_t at = static_cast<size_t>(found.data() - text.data());
+        out += text.substr(done, at - done) + word(std::string(found), kind);
+        done = at + found.size();
+      });
+      if (done > 0) text = out + text.substr(done);
+    }
+    for (const auto& [name, kind] : names_) replace_name(text, name, kind);
   }
 
   void apply(std::vector<std::string>& texts) {
@@ -32,6 +109,14 @@ class Redactor {
   }
 
  private:
+  void add(const std::string& name, std::string_view kind) {
+    const bool has_letter = std::any_of(name.begin(), name.end(), [](char c) {
+      return std::isalpha(static_cast<unsigned char>(c)) != 0;
+    });
+    if (name.size() < kShortestName || !has_letter || is_everybodys(name)) return;
+    known_.emplace(name, kind);
+  }
+
   const std::string& word(const std::string& what, std::string_view kind) {
     const auto at = words_.find(what);
     if (at != words_.end()) return at->second;
@@ -39,75 +124,71 @@ class Redactor {
     return words_.emplace(what, fmt::format("{}-{}", kind, number)).first->second;
   }
 
-  void replace(std::string& text, const Pattern& pattern, std::string_view kind) {
-    std::string out;
+  // Calls `use` with what group v of each match holds: a view into `text`.
+  template <typename Use>
+  static void each_match(std::string_view text, const Pattern& pattern, const Use& use) {
     std::string_view rest = text;
-    while (true) {
+    while (!rest.empty()) {
       Captures captures;
-      if (!pattern.find(rest, captures) || captures.empty() || captures[0].second.empty()) break;
-      const std::string_view found = captures[0].second;
-      const size_t at = static_cast<size_t>(found.data() - rest.data());
-      out += std::string(rest.substr(0, at)) + word(std::string(found), kind);
-      rest.remove_prefix(at + found.size());
+      if (!pattern.find(rest, captures)) return;
+      const std::string_view found = capture(captures, "v");
+      if (found.empty()) return;
+      use(found);
+      rest.remove_prefix(static_cast<size_t>(found.data() - rest.data()) + found.size());
     }
-    if (!out.empty()) text = out + std::string(rest);
   }
 
-  void replace_name(std::string& text, const std::string& name) {
-    const auto inside = [&text](size_t at) {
-      return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0);
-    };
+  void replace_name(std::string& text, const std::string& name, std::string_view kind) {
     for (size_t at = text.find(name); at != text.npos; at = text.find(name, at)) {
-      if ((at > 0 && inside(at - 1)) || inside(at + name.size())) {
-        at += name.size();
+      const size_t end = at + name.size();
+      if ((at > 0 && is_part_of_name(text[at - 1])) ||
+          (end < text.size() && is_part_of_name(text[end]))) {
+        at = end;
         continue;
       }
-      const std::string& with = word(name, "host");
+      const std::string& with = word(name, kind);
       text.replace(at, name.size(), with);
       at += with.size();
     }
   }
 
-  std::vector<std::string> names_;
+  std::vector<std::pair<Pattern, std::string_view>> shapes_;
+  std::map<std::string, std::string_view> known_;                // name, kind
+  std::vector<std::pair<std::string, std::string_view>> names_;  // the same, longest first
   std::map<std::string, std::string> words_;
   std::map<std::string, size_t> counts_;
-  std::vector<std::pair<Pattern, std::string_view>> kinds_ = [] {
-    std::vector<std::pair<Pattern, std::string_view>> made;
-    made.emplace_back(
-        Pattern(
-            R"((?i)(?:token|password|passwd|secret|api[_-]?key|authorization)['"]?[ =:]+(?:bearer )?['"]?(?P<v>[^\s'",;]{4,}))"),
-        "secret");
-    made.emplace_back(Pattern(R"(\b(?P<v>(?:hf_|ghp_|glpat-|sk-|AKIA|eyJ)[\w.-]{8,}))"), "secret");
-    made.emplace_back(Pattern(R"((?:/home/|/Users/)(?P<v>[\w.-]+))"), "user");
-    made.emplace_back(Pattern(R"(\b(?P<v>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\b)"), "address");
-    made.emplace_back(
-        Pattern(R"((?P<v>\b(?:[0-9a-f]{1,4}:){3,7}:?[0-9a-f]{1,4}\b|\bfe80::[0-9a-f:]+))"),
-        "address");
-    made.emplace_back(
-        Pattern(
-            R"((?P<v>\b[\w-]+(?:\.[\w-]+)*\.(?:svc|local|internal|compute|cluster|com|net|org|io)\b[\w.-]*))"),
-        "name");
-    return made;
-  }();
 };
+
+// Every text of a finding that may hold what a log or a file says.
+template <typename Use>
+void each_text(Finding& finding, const Use& use) {
+  use(finding.message);
+  use(finding.why);
+  for (auto* list : {&finding.subject.nodes, &finding.subject.pods, &finding.subject.devices,
+                     &finding.subject.files, &finding.ruled_out, &finding.fix, &finding.prevent}) {
+    for (std::string& text : *list) use(text);
+  }
+  for (Evidence& line : finding.evidence) {
+    use(line.text);
+    use(line.file);
+  }
+}
 
 }  // namespace
 
 Diagnosis redacted(const Diagnosis& diagnosis) {
   Diagnosis out = diagnosis;
-  Redactor redactor(diagnosis.names);
+  Redactor redactor;
+  for (const std::string& name : diagnosis.names) redactor.add_host(name);
   for (Finding& finding : out.findings) {
-    redactor.apply(finding.message);
-    redactor.apply(finding.subject.nodes);
-    redactor.apply(finding.subject.pods);
-    redactor.apply(finding.subject.devices);
-    redactor.apply(finding.subject.files);
-    redactor.apply(finding.ruled_out);
-    redactor.apply(finding.fix);
-    for (Evidence& line : finding.evidence) {
-      redactor.apply(line.text);
-      redactor.apply(line.file);
-    }
+    for (const std::string& name : finding.subject.nodes) redactor.add_host(name);
+    for (const std::string& name : finding.subject.pods) redactor.add_host(name);
+    each_text(finding, [&](const std::string& text) { redactor.learn(text); });
+  }
+  for (const std::string& note : out.notes) redactor.learn(note);
+  redactor.finish_learning();
+  for (Finding& finding : out.findings) {
+    each_text(finding, [&](std::string& text) { redactor.apply(text); });
   }
   redactor.apply(out.notes);
   out.names.clear();
