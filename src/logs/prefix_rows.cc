@@ -51,6 +51,9 @@ constexpr PrefixRow kRows[] = {
     {"pod", "", POD R"~((?::| (?:pytorch|node|trainer|main|worker|master))? )~"},
     {"pdsh", "",
      R"~((?P<node>(?:[a-z][a-z0-9-]*-\d+|(?:node|host|gpu|dgx|worker)\d+|\d+\.\d+\.\d+\.\d+)): )~"},
+    // Only what can be no program's word: "GPU0: " and "UTF-8: " are.
+    {"pdsh, capitals", "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+     R"~((?P<node>(?:NODE|HOST|DGX|WORKER|NID)-?\d+|GPU[A-Z]+\d[A-Z0-9]*|[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+-\d+): )~"},
     {"srun --label", " 0123456789", R"~( *(?P<rank>\d{1,5}): )~"},
     {"level", "DIWECF",
      R"~((?P<level>DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)(?: -|:| *\|)? +)~"},

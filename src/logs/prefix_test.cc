@@ -75,6 +75,11 @@ TEST(Prefix, PeelsLaunchersInAnyOrder) {
   EXPECT_EQ(Line("[1,5]<stderr>:boom").prefix.rank, 5);
   EXPECT_EQ(Line(" 7: boom").prefix.rank, 7);
   EXPECT_EQ(Line("mpi-job-worker-2: boom").prefix.pod, "mpi-job-worker-2");
+  for (const char* node : {"NODE12", "GPUCA6E", "ML-GPU-03", "SH-IDC1-10-142-5-123"}) {
+    const Line pdsh(std::string(node) + ": boom");
+    EXPECT_EQ(pdsh.prefix.node, node);
+    EXPECT_EQ(pdsh.prefix.message, "boom");
+  }
   const Line sys("Nov 29 10:04:05 node-3 kernel: NVRM: Xid");
   EXPECT_EQ(sys.prefix.node, "node-3");
   EXPECT_EQ(sys.prefix.message, "NVRM: Xid");
@@ -94,7 +99,8 @@ TEST(Prefix, OpensStructuredLines) {
 TEST(Prefix, LeavesMessagesAlone) {
   for (const char* text :
        {"RuntimeError: NCCL error", "ValueError: 3: bad", "step 12: loss 3", "{not json}", "",
-        "OSError: [Errno 24] Too many open files", "train.py FAILED"}) {
+        "OSError: [Errno 24] Too many open files", "train.py FAILED", "GPU0: 3 GiB", "UTF-8: bad",
+        "SHA-256: bad", "ZERO3: on", "GPT2: loading"}) {
     EXPECT_EQ(Line(text).prefix.message, text);
   }
 }
