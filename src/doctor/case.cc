@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "run/terminal_text.h"
+#include "text/utf8.h"
+#include "text/words.h"
 
 namespace shanty {
 namespace {
@@ -265,6 +267,22 @@ Draft& Draft::prevent(std::string text) {
 bool Draft::blames_someone() const {
   const Subject& who = made_.finding.subject;
   return !who.ranks.empty() || !who.nodes.empty() || !who.pods.empty();
+}
+
+bool is_refused_request(const Record& completion) {
+  // ibv_wc_status: 12 and 13 are retries without an answer, 5 is flushed, 11 the other's failure.
+  const int64_t status = completion.number("status");
+  return (status >= 1 && status <= 4) || (status >= 6 && status <= 10);
+}
+
+bool is_port_fault(const Record& event) {
+  const std::string_view what = event.get("what");
+  return what.find("access violation") == what.npos && what.find("work queue") == what.npos &&
+         what.find("client rereg") == what.npos;
+}
+
+std::string said(const Record& record, size_t columns) {
+  return std::string(prefix_of_width(trimmed(record.text, " "), columns));
 }
 
 std::string rank_list(const std::vector<int>& ranks) {

@@ -122,6 +122,15 @@ class Draft {
   Hypothesis made_;
 };
 
+// RDMA completions and events: a link, port or host that fails, or a request that the two ends do
+// not agree on (memory keys, access rights, queue pairs), which is a matter of configuration.
+bool is_refused_request(const Record& completion);
+bool is_port_fault(const Record& event);
+
+// What a line says, for a message: without blanks at its ends, whole characters of at most
+// `columns`.
+std::string said(const Record& record, size_t columns = 120);
+
 // "rank 3", "ranks 0, 1, 5-7".
 std::string rank_list(const std::vector<int>& ranks);
 

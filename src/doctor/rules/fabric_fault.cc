@@ -10,22 +10,17 @@ namespace {
 
 constexpr int64_t kFlushed = 5;
 
-bool is_fault(const Record& event) {
-  const std::string_view what = event.get("what");
-  return what.find("access violation") == what.npos && what.find("client rereg") == what.npos;
-}
-
 }  // namespace
 
 void fabric_fault_rule(const Case& of, Hypotheses& out) {
   Records events;
   for (const Record* record : of.all("nccl_port_event")) {
-    if (is_fault(*record)) events.push_back(record);
+    if (is_port_fault(*record)) events.push_back(record);
   }
   Records errors;
   std::map<std::string, size_t> votes;
   for (const Record* record : of.all("nccl_wc_error")) {
-    if (record->number("status") == kFlushed) continue;
+    if (record->number("status") == kFlushed || is_refused_request(*record)) continue;
     errors.push_back(record);
     if (!record->get("peer").empty()) ++votes[of.who_is(record->get("peer"))];
   }
@@ -38,7 +33,12 @@ void fabric_fault_rule(const Case& of, Hypotheses& out) {
   if (events.empty() && !errors.empty() && !of.trained() && !of.has("nccl_rings") && saw_start) {
     return;
   }
-  Draft draft(of, "NET104", "fabric_fault", events.empty() ? 0.85 : 0.94,
+  // Without a sign that it ever worked the two ends may not fit each other.
+  const bool worked = saw_start || of.trained() || of.has("nccl_rings") || of.has("timeout");
+  Draft draft(of, "NET104", "fabric_fault",
+              !events.empty() ? 0.94
+              : worked        ? 0.85
+                              : 0.6,
               events.empty() ? Nearness::kStructure : Nearness::kCause);
   draft.show(events).show(down).show(errors);
   std::string who;
@@ -62,12 +62,19 @@ void fabric_fault_rule(const Case& of, Hypotheses& out) {
     } else {
       draft.blame(errors);
     }
-    draft.message(
-        fmt::format("RDMA to {} gets no answer any more in the middle of training: its link, card "
-                    "or host failed",
-                    who.empty() ? "a peer" : who));
+    draft.message("RDMA to " + (who.empty() ? std::string("a peer") : who) +
+                  (worked ? " gets no answer any more in the middle of training: its link, card or "
+                            "host failed"
+                          : " gets no answer: its link, card or host failed, or the two ends do "
+                            "not fit (GID, MTU, VLAN)"));
   }
-  draft.rule_out("configuration: it worked until then");
+  if (worked) {
+    draft.rule_out("configuration: it worked until then");
+  } else {
+    draft.fix(
+        "to decide: does it fail on the first message of every run? Then it is the configuration: "
+        "show_gids and NCCL_IB_GID_INDEX, active_mtu on both ends");
+  }
   draft.rule_out("status 5 (flushed, vendor 249): only what was still in the queue");
   draft.fix(
       fmt::format("on {}: ibstat, dmesg and the switch port's error counters; take it out until "

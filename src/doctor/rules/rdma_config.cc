@@ -173,34 +173,50 @@ void gpu_direct(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
-// Completion errors before anything worked, or with protection errors: this was set up wrongly.
+// Completion errors before anything worked, or requests that are refused: this was set up wrongly.
 void completion_at_start(const Case& of, Hypotheses& out) {
   const Records errors = of.all("nccl_wc_error");
-  if (errors.empty()) return;
-  const Records events = of.all("nccl_port_event");
-  bool access = false;
-  for (const Record* record : events) {
-    access |= record->get("what").find("access violation") != std::string_view::npos;
+  Records events;
+  bool port_fault = false;
+  for (const Record* record : of.all("nccl_port_event")) {
+    port_fault |= is_port_fault(*record);
+    if (!is_port_fault(*record) && record->get("what").find("rereg") == std::string_view::npos) {
+      events.push_back(record);
+    }
   }
-  bool protection = false;
-  for (const Record* record : errors) protection |= record->number("status") == 4;
-  if (!events.empty() && !access) return;
+  Records refused;
+  for (const Record* record : errors) {
+    if (is_refused_request(*record)) refused.push_back(record);
+  }
+  const bool request = !refused.empty() || !events.empty();
+  if ((errors.empty() && events.empty()) || (port_fault && !request)) return;
   const bool saw_start = of.has("nccl_bootstrap") || of.has("nccl_init") || of.has("nccl_network");
-  if (!access && !protection && (of.trained() || of.has("nccl_rings") || !saw_start)) return;
-  std::set<std::string> hosts;
-  Draft draft(of, "NCCL102", "rdma_config", access ? 0.85 : 0.7, Nearness::kStructure);
-  draft.show(events).show(errors).blame(errors);
+  if (!request && (of.trained() || of.has("nccl_rings") || !saw_start)) return;
+  Draft draft(of, "NCCL102", "rdma_config", request ? 0.85 : 0.7, Nearness::kStructure);
+  draft.show(events).show(request ? refused : errors).show(errors);
+  // The node whose own card complains, before those that only name a peer.
+  draft.blame(!events.empty() ? events : request ? refused : errors);
+  for (const Record* record : events) draft.device(std::string(record->get("hca")));
   for (const Record* record : errors) {
     const std::string peer = of.who_is(record->get("peer"));
     if (of.nodes().contains(peer)) draft.node(peer);
   }
-  draft.message(access || !protection
-                    ? "RDMA between the nodes does not work from the first message on: different "
-                      "MTU, GID, VLAN or PFC at the two ends"
-                    : "RDMA refuses the memory it was given: GPUDirect, ACS or registration");
-  draft.rule_out("a link that went down: it never worked, and no port reports an error");
+  draft.message(
+      request ? "an RDMA card refuses a request" +
+                    (events.empty() ? "" : fmt::format(" ({})", events.front()->get("what"))) +
+                    ": memory that is not registered with these rights: GPUDirect, ACS, or a "
+                    "library that does not fit the card"
+              : "RDMA between the nodes does not work from the first message on: different MTU, "
+                "GID, VLAN or PFC at the two ends");
+  draft.rule_out("a link that went down: no port reports an error");
   draft.rule_out("status 5 (flushed): always a consequence of another error");
-  draft.fix("ibv_devinfo on all nodes: active_mtu, port state, GID; they must agree");
+  if (request) {
+    draft.fix(
+        "to decide: NCCL_NET_GDR_LEVEL=LOC (no GPUDirect), then NCCL_IB_PCI_RELAXED_ORDERING=0; "
+        "lspci -vvv | grep ACSCtl on that node; the network plugin that fits the card");
+  } else {
+    draft.fix("ibv_devinfo on all nodes: active_mtu, port state, GID; they must agree");
+  }
   draft.fix("ib_write_bw between the two nodes");
   out.push_back(draft.done());
 }
