@@ -41,6 +41,12 @@ struct NodeFact {
   Evidence where;
 };
 
+// A group of pods that start together or not at all, and wait.
+struct GangFact {
+  std::string name;
+  Evidence where;
+};
+
 struct GpuFact {
   std::string node;
   int index = -1;
@@ -84,6 +90,7 @@ struct LinkFact {
 struct ClusterFacts {
   std::vector<PodFact> pods;
   std::vector<NodeFact> nodes;
+  std::vector<GangFact> gangs;
   std::vector<GpuFact> gpus;
   std::vector<StackFact> stacks;
   std::vector<BandwidthFact> bandwidths;

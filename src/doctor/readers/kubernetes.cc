@@ -141,11 +141,26 @@ void read_event(const YamlNode& object, const std::string& name, ClusterFacts& f
   facts.pods.push_back(std::move(pod));
 }
 
+// PodGroup of Volcano and of the scheduler plugins, Workload of Kueue.
+void read_gang(const YamlNode& object, const std::string& name, ClusterFacts& facts) {
+  each_item(at(at(&object, "status"), "conditions"), [&](const YamlNode* condition) {
+    const std::string type = text_at(condition, "type");
+    const bool waits = (type == "Unschedulable" && text_at(condition, "status") == "True") ||
+                       (type == "QuotaReserved" && text_at(condition, "status") == "False");
+    if (!waits) return;
+    facts.gangs.push_back({.name = text_at(at(&object, "metadata"), "name"),
+                           .where = {.file = name,
+                                     .line = static_cast<uint64_t>(condition->place.line),
+                                     .text = type + ": " + text_at(condition, "message")}});
+  });
+}
+
 void read_object(const YamlNode& object, const std::string& name, ClusterFacts& facts) {
   const std::string kind = text_at(&object, "kind");
   if (kind == "Pod") read_pod(object, name, facts);
   if (kind == "Node") read_node(object, name, facts);
   if (kind == "Event") read_event(object, name, facts);
+  if (kind == "PodGroup" || kind == "Workload") read_gang(object, name, facts);
   if (kind == "List" || kind == "PodList" || kind == "NodeList" || kind == "EventList") {
     each_item(at(&object, "items"), [&](const YamlNode* item) {
       if (kind == "PodList" || text_at(item, "kind") == "Pod") {

@@ -5,6 +5,17 @@
 namespace shanty {
 namespace {
 
+// Events of one pod do not repeat its name: the one that put it on its node has it.
+void blame_assigned(const Case& of, const Records& lines, Draft& draft) {
+  if (draft.blames_someone() || lines.empty()) return;
+  const Record* nearest = nullptr;
+  for (const Record* record : of.all("pod_assigned")) {
+    if (record->file == lines.front()->file && record->line <= lines.front()->line)
+      nearest = record;
+  }
+  draft.show(nearest).blame(nearest);
+}
+
 void image(const Case& of, Hypotheses& out) {
   const Records lines = of.all("image_pull");
   Draft draft(of, "POD101", "k8s_pod_start", 0.93);
@@ -16,6 +27,7 @@ void image(const Case& of, Hypotheses& out) {
   }
   if (lines.empty() && !waiting) return;
   draft.show(lines).blame(lines);
+  blame_assigned(of, lines, draft);
   std::string name;
   bool limited = false;
   bool full = false;
@@ -41,8 +53,9 @@ void volumes(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "POD101", "k8s_pod_start", 0.88);
   draft.show(lines).blame(lines);
+  blame_assigned(of, lines, draft);
   draft.file(std::string(lines.front()->get("volume")));
-  draft.message("a pod cannot start: " + lines.front()->text.substr(0, 160));
+  draft.message("a pod cannot start: " + said(*lines.front(), 160));
   draft.fix(
       "a claim that several nodes use needs ReadWriteMany; is the claim bound, the secret "
       "there?");

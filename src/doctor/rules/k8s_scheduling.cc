@@ -62,9 +62,26 @@ void gang(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "SCHED101", "k8s_scheduling", 0.88);
   draft.show(lines).blame(lines);
-  draft.message(of.has("quota") || lines.front()->text.find("quota") != std::string::npos
-                    ? "the queue's quota does not hold the job: it waits for admission"
-                    : "the gang waits: not all of its pods fit at the same time");
+  const Record& first = *lines.front();
+  if (first.text.find("unable to create PodGroup") != std::string::npos) {
+    draft.message(
+        fmt::format("the gang scheduler's PodGroup{} cannot be created: its custom "
+                    "resource is not installed, or the operator may not write it",
+                    first.get("group").empty() ? "" : fmt::format(" {}", first.get("group"))));
+    draft.rule_out("a full cluster: nothing was asked of it yet");
+    draft.fix(
+        "install the scheduler that the operator was told to use (Volcano, scheduler-plugins), or "
+        "start the operator without --gang-scheduler-name");
+    out.push_back(draft.done());
+    return;
+  }
+  for (const GangFact& gang : of.facts().gangs) draft.show(gang.where);
+  const std::string whose =
+      of.facts().gangs.empty() ? "" : fmt::format(" {}", of.facts().gangs.front().name);
+  draft.message(
+      of.has("quota") || lines.front()->text.find("quota") != std::string::npos
+          ? "the queue's quota does not hold the job: it waits for admission"
+          : fmt::format("the gang{} waits: not all of its pods fit at the same time", whose));
   draft.rule_out("a single full node: gangs start whole or not at all");
   draft.fix("kubectl describe workload / podgroup: what is missing; ask for less or borrow quota");
   out.push_back(draft.done());
