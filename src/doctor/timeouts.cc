@@ -98,6 +98,7 @@ bool is_excerpt(const Case& of, const TimeoutView& view) {
   size_t unheard = 0;
   for (const int rank : view.silent) unheard += of.ranks().contains(rank) ? 0 : 1;
   const size_t spoke = view.ranks.size();
+  if (spoke == 1 && unheard == view.silent.size() && unheard > 0) return true;
   return unheard > 0 && view.silent.size() > 1 && view.silent.size() >= spoke;
 }
 

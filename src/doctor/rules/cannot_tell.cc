@@ -1,11 +1,17 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
+#include "text/words.h"
 
 namespace shanty {
 namespace {
 
 constexpr int64_t kShortTimeoutMs = 120'000;
+constexpr int64_t kTerminated = -15;
 
 // Everyone arrived in the same collective and nothing says why it does not end.
 void everyone_waits(const Case& of, const TimeoutView& view, Hypotheses& out) {
@@ -61,8 +67,24 @@ void unhandled_nccl(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// The full mesh of connections was never made.
+void unhandled_mesh(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"gloo_mesh", "gloo_connect"});
+  if (lines.empty()) return;
+  Draft draft(of, "HANG199", "net_interface", 0.4, Nearness::kSymptom);
+  draft.show(lines).blame(lines);
+  draft.message(
+      "cannot tell: gloo did not connect all ranks: it took an interface that the others do not "
+      "reach, or connections between the nodes are blocked");
+  draft.fix("GLOO_SOCKET_IFNAME= the interface of the network that all nodes share (ip -br a)");
+  draft.fix(
+      "to decide: python -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'"
+      " on each node, then nc -vz ADDRESS PORT from one to the other");
+  out.push_back(draft.done());
+}
+
 void unhandled_gloo(const Case& of, Hypotheses& out) {
-  const Records lines = of.all({"gloo_timeout", "store_wait", "gloo_mesh"});
+  const Records lines = of.all({"gloo_timeout", "store_wait"});
   if (lines.empty()) return;
   Draft draft(of, "HANG199", "rank_busy", 0.4, Nearness::kSymptom);
   draft.show(lines);
@@ -97,6 +119,77 @@ void unhandled_loader(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// Horovod names who does not come, and not why. Where steps follow it was only late.
+void stalled(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"stalled", "stall_warning"});
+  if (lines.empty()) return;
+  const Record& last = *lines.back();
+  for (const Record* step : of.all({"step", "loss_line"})) {
+    if (step->file == last.file && step->line > last.line) return;
+  }
+  std::set<int> missing;
+  for (const Record* record : of.all("stalled")) {
+    for (const int rank : numbers_in(record->get("ranks"), kMaxNamedRanks)) missing.insert(rank);
+  }
+  Draft draft(of, "HANG199", "rank_busy", 0.4, Nearness::kSymptom);
+  draft.show(lines);
+  for (const int rank : missing) draft.rank(rank);
+  draft.message(missing.empty()
+                    ? "cannot tell which rank does not come to the collectives, or why"
+                    : fmt::format("cannot tell why {} did not come to {}: busy, stopped, ended or "
+                                  "on another path of the program",
+                                  rank_list({missing.begin(), missing.end()}),
+                                  of.first("stalled")->get("op")));
+  draft.fix("py-spy dump --pid PID on that rank; its own output (mpirun --tag-output)");
+  draft.fix(
+      "do all ranks run the same number of batches, and validation or saves on rank 0 alone?");
+  out.push_back(draft.done());
+}
+
+// A launcher says who ended, with which code, and nothing of what it printed is here.
+void ended_without_word(const Case& of, Hypotheses& out) {
+  Records lines = of.all({"summary_rank", "mpi_exit", "mpi_failed", "ray_worker_died", "slurm_exit",
+                          "sigsegv", "sigkill", "killed"});
+  // SIGTERM is the launcher's own doing; the code stands one line below the rank.
+  std::set<std::pair<uint32_t, uint64_t>> stopped;
+  for (const Record* code : of.all("summary_code")) {
+    if (code->number("code", 0) == kTerminated) stopped.emplace(code->file, code->line - 1);
+  }
+  std::erase_if(lines, [&stopped](const Record* record) {
+    return stopped.contains({record->file, record->line}) ||
+           record->get("what").find("Terminated") != std::string_view::npos;
+  });
+  if (lines.empty()) return;
+  Draft draft(of, "HANG199", "rank_died_early", 0.4, Nearness::kSymptom);
+  draft.show(lines).show(of.all({"summary_code", "summary_host"})).blame(lines);
+  for (const Record* record : of.all("summary_host")) draft.node(std::string(record->get("value")));
+  const Record* code = of.first("summary_code");
+  draft.message(fmt::format(
+      "cannot tell why {} ended{}: what it printed itself is not here",
+      of.place(*lines.front()) == "the job" ? "a process of the job" : of.place(*lines.front()),
+      code ? fmt::format(" with code {}", code->get("code")) : ""));
+  draft.fix(
+      "the output of that process: torchrun --log-dir DIR --redirects 3, mpirun "
+      "--output-filename DIR, ray logs worker, or shanty logs");
+  draft.fix("to decide between a crash and memory: dmesg -T | grep -i -e oom -e segfault there");
+  out.push_back(draft.done());
+}
+
+// Counters of one rank without the watchdog's line.
+void only_counters(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("timeout_at");
+  if (lines.empty()) return;
+  Draft draft(of, "HANG199", "collective_desync", 0.3, Nearness::kSymptom);
+  draft.show(lines);
+  draft.message(
+      fmt::format("cannot tell: collective number {} timed out, and these logs do not "
+                  "say what the other ranks did",
+                  lines.front()->get("at")));
+  draft.fix("give the logs of all ranks: the one that is silent is the first suspect");
+  draft.fix("py-spy dump --pid PID on the rank that is late; the flight recorder's dumps");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 // What is left when no cause is named: two possibilities and how to decide.
@@ -106,9 +199,14 @@ void cannot_tell_rule(const Case& of, Hypotheses& out) {
     everyone_waits(of, views.front(), out);
   } else if (!views.empty()) {
     nothing_named(of, views.front(), out);
+  } else {
+    only_counters(of, out);
   }
   unhandled_nccl(of, out);
+  unhandled_mesh(of, out);
   unhandled_gloo(of, out);
+  stalled(of, out);
+  ended_without_word(of, out);
   unhandled_loader(of, out);
 }
 

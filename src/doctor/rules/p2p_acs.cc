@@ -70,14 +70,14 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
   const Records channels = p2p_channels(of);
   const auto views = view_timeouts(of);
   const Records acs = of.all("acs_on");
-  const bool first_hangs = !views.empty() && views.front().first_collective &&
-                           timed_out(views.front()) &&
-                           (views.front().all_there || views.front().ranks.size() == 1);
+  const bool first_hangs =
+      !views.empty() && views.front().first_collective && timed_out(views.front()) &&
+      (views.front().all_there || (views.front().ranks.size() == 1 && !channels.empty()));
   const bool wc = of.has("nccl_wc_error") || of.has("nccl_port_event") || of.has("nccl_modify_qp");
   const bool one_node = !of.several_nodes() && !uses_network(of);
   // Without a watchdog's line: the channels were made, and then nothing more.
-  const bool silent_hang =
-      views.empty() && !channels.empty() && one_node && !of.trained() && !of.failed();
+  const bool silent_hang = views.empty() && !channels.empty() && one_node && !of.trained() &&
+                           !of.failed() && !of.has("stall_warning");
   if (wc || switched_off(of)) return;
   if (!counts && !(first_hangs && one_node) && !silent_hang) {
     if (!acs.empty() && !of.failed() && !of.trained()) access_control(of, acs, out);

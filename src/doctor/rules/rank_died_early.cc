@@ -12,6 +12,10 @@ namespace {
 
 void disruptions(const Case& of, Hypotheses& out) {
   Records lines = of.all({"disruption", "ray_dying", "node_not_ready", "slurm_cancel", "liveness"});
+  // Slurm ends a step because one of its tasks failed: that task's own end is to be told.
+  std::erase_if(lines, [](const Record* record) {
+    return record->get("what").find("TASK FAILURE") != std::string_view::npos;
+  });
   Draft draft(of, "RUN101", "rank_died_early", 0.92);
   bool told = !lines.empty();
   for (const PodFact& pod : of.facts().pods) {
@@ -23,8 +27,9 @@ void disruptions(const Case& of, Hypotheses& out) {
   if (!told || of.has("evicted")) return;
   draft.show(lines).blame(lines);
   for (const Record* record : lines) draft.node(std::string(record->get("who")));
-  draft.message("a pod was taken away from outside (" +
-                (lines.empty() ? std::string("disruption") : lines.front()->text.substr(0, 100)) +
+  draft.message(std::string(of.has("slurm_cancel") ? "the job" : "a pod") +
+                " was ended from outside (" +
+                (lines.empty() ? std::string("disruption") : said(*lines.front(), 100)) +
                 "); the others waited for it until their timeout");
   draft.rule_out("network and NCCL: the peer was ended on purpose");
   draft.fix("priority class, PodDisruptionBudget, do-not-disrupt annotation; save on SIGTERM");
@@ -85,7 +90,7 @@ void raised(const Case& of, Hypotheses& out) {
   Draft draft(of, "RUN102", "rank_died_early", confidence, Nearness::kStructure);
   draft.show(first).show(of.all({"worker_failed", "summary_rank"})).blame(first);
   draft.message(fmt::format("{} {} first: {}", of.place(*first), signal ? "crashed" : "raised",
-                            first->text.substr(0, 160)));
+                            said(*first, 160)));
   if (!others.empty()) draft.show(others);
   draft.rule_out("the timeouts and closed connections of the other ranks: they come after it");
   if (signal) {
@@ -134,6 +139,35 @@ void stopped(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// Who hosts the store may have ended in order, before the others asked it a last time.
+bool only_the_store_is_gone(const Case& of) {
+  return of.has("store_closed") && !of.has("nccl_peer_closed") && !of.has("gloo_closed") &&
+         !of.has("propagated_error");
+}
+
+void store_host_gone(const Case& of, Hypotheses& out) {
+  if (!only_the_store_is_gone(of)) return;
+  const Records lines = of.all("store_closed");
+  Draft draft(of, "HANG199", "rank_died_early", 0.4, Nearness::kPeers);
+  draft.show(lines).show(of.all("dump_store_gone"));
+  std::string who;
+  for (const Record* record : lines) {
+    const std::string peer = of.who_is(record->get("peer"));
+    const bool here = peer.starts_with("127.") || peer == "::1" || peer == "localhost";
+    if (peer.empty() || here) continue;
+    if (who.empty()) who = peer;
+    draft.node(peer);
+  }
+  draft.message(fmt::format(
+      "cannot tell: the process that hosts the store{} is gone, usually rank 0 or its agent: it "
+      "failed, or it ended in order while others were still there",
+      who.empty() ? "" : " at " + who));
+  draft.rule_out("the ranks that print this: they only asked the store");
+  draft.fix("to decide: the end of rank 0's own output, before these lines; its exit code");
+  draft.fix("if it ended in order: a barrier, then destroy_process_group(), before ranks leave");
+  out.push_back(draft.done());
+}
+
 // A rank that is silent while the victims name its node as the peer that closed.
 void named_by_victims(const Case& of, Hypotheses& out) {
   std::map<std::string, std::set<int>> votes;
@@ -148,7 +182,7 @@ void named_by_victims(const Case& of, Hypotheses& out) {
     }
   }
   for (const Record* record : of.all("propagated_error")) lines.push_back(record);
-  if (lines.empty()) return;
+  if (lines.empty() || only_the_store_is_gone(of)) return;
   // Agents that never met have no workers that could die.
   const bool at_rendezvous = of.has("rdzv_victim") || of.has("rdzv_connection");
   if (at_rendezvous && of.ranks().empty() && !of.trained() && !of.has("rdzv_done")) return;
@@ -220,6 +254,7 @@ void rank_died_early_rule(const Case& of, Hypotheses& out) {
   raised(of, out);
   left_early(of, out);
   stopped(of, out);
+  store_host_gone(of, out);
   named_by_victims(of, out);
   launcher_saw(of, out);
 }
