@@ -16,6 +16,7 @@
 namespace shanty {
 namespace {
 
+constexpr int64_t kMaxRank = 1'000'000;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 using Process = std::pair<std::string, int64_t>;  // node, pid
@@ -105,10 +106,13 @@ void fill_by_file(LogBook& book) {
   }
 }
 
-// A line of a launcher that tells of another node or pod is about that one, and says nothing of the
-// place of its neighbours.
+// A line of a launcher that tells of another rank, node or pod is about that one, and says nothing
+// of the place of its neighbours.
 void take_places_told(LogBook& book) {
   for (Record& record : book.records) {
+    if (const int64_t rank = record.number("about"); rank >= 0 && rank < kMaxRank) {
+      record.rank = static_cast<int>(rank);
+    }
     if (const std::string_view node = record.get("node"); !node.empty()) record.node = node;
     if (const std::string_view pod = record.get("pod"); !pod.empty()) record.pod = pod;
   }

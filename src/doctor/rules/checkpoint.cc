@@ -112,8 +112,7 @@ void storage(const Case& of, Hypotheses& out) {
   if (lines.empty() || of.has("xid")) return;
   Draft draft(of, "CKPT102", "checkpoint", 0.7);
   draft.show(lines).blame(lines);
-  draft.message("storage of " + of.place(*lines.front()) +
-                " fails: " + lines.front()->text.substr(0, 120));
+  draft.message("storage of " + of.place(*lines.front()) + " fails: " + said(*lines.front()));
   draft.fix("dmesg of that node, state of the file server; mount again");
   out.push_back(draft.done());
 }

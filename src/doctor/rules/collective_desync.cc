@@ -150,6 +150,22 @@ void reports(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+void told_by_nccl(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("nccl_mismatch");
+  if (lines.empty()) return;
+  Draft draft(of, "HANG101", "collective_desync", 0.88);
+  draft.show(lines);
+  for (const Record* record : lines) draft.rank(static_cast<int>(record->number("about")));
+  draft.message(lines.front()->get("about").empty()
+                    ? "the ranks call different collectives"
+                    : fmt::format("at and around rank {} other collectives are called than on the "
+                                  "rest",
+                                  lines.front()->get("about")));
+  draft.rule_out("network: NCCL compared the calls before they ran");
+  draft.fix("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL prints every call of every rank");
+  out.push_back(draft.done());
+}
+
 void timeouts(const Case& of, const TimeoutView& view, Hypotheses& out) {
   std::vector<int> odd = view.odd_op.empty() ? view.odd_size : view.odd_op;
   if (!odd.empty()) {
@@ -213,6 +229,7 @@ void collective_desync_rule(const Case& of, Hypotheses& out) {
   fingerprints(of, out);
   sizes(of, out);
   reports(of, out);
+  told_by_nccl(of, out);
   calls(of, out);
   const auto views = view_timeouts(of);
   if (!views.empty()) timeouts(of, views.front(), out);

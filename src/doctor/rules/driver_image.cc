@@ -52,7 +52,7 @@ void libraries(const Case& of, Hypotheses& out) {
   Draft draft(of, "VER101", "driver_image", 0.8);
   draft.show(lines).blame(lines).file(std::string(lines.front()->get("file")));
   draft.message("a library of " + of.place(*lines.front()) +
-                " does not fit the others: " + lines.front()->text.substr(0, 140));
+                " does not fit the others: " + said(*lines.front(), 140));
   draft.fix("the same image by digest on every node; no LD_LIBRARY_PATH to another CUDA or NCCL");
   out.push_back(draft.done());
 }

@@ -14,7 +14,8 @@ constexpr std::array<int64_t, 31> kHardwareXids = {
     48,  54,  56,  57,  58,  61,  62,  63,  64,  68,  69,  74,  79,  92,  94, 95,
     110, 119, 120, 121, 140, 143, 144, 145, 146, 147, 148, 149, 150, 154, 155};
 
-constexpr double kColdShare = 0.5;  // of the usual power
+constexpr uint64_t kLinesOfOneReport = 4;  // of the driver, about one card
+constexpr double kColdShare = 0.5;         // of the usual power
 
 bool is_hardware(const Record& xid) {
   const int64_t number = xid.number("xid");
@@ -83,10 +84,17 @@ void gpu_hw_fabricmgr_rule(const Case& of, Hypotheses& out) {
     const Record& first = xids.empty() ? *errors.front() : *xids.front();
     draft.show(xids).show(errors).blame(xids.empty() ? errors : xids);
     for (const Record* record : xids) draft.device(std::string(record->get("bus")));
-    for (const Record* record : errors) draft.device(std::string(record->get("bus")));
+    for (const Record* record : errors) {
+      draft.device(std::string(record->get("bus")));
+      for (const Record* named : of.all("gpu_named")) {
+        const bool just_before = named->file == record->file && named->line < record->line &&
+                                 record->line - named->line <= kLinesOfOneReport;
+        if (just_before) draft.show(named).device(std::string(named->get("bus")));
+      }
+    }
     const std::string where = first.node.empty() ? of.place(first) : first.node;
     if (xids.empty()) {
-      draft.message("a GPU of " + where + " has a hardware error: " + first.text.substr(0, 120));
+      draft.message("a GPU of " + where + " has a hardware error: " + said(first));
     } else {
       draft.message(fmt::format("GPU {} of {} reports Xid {}: {}", first.get("bus"), where,
                                 first.number("xid"), meaning(first.number("xid"))));

@@ -43,8 +43,10 @@ void gpu_oom_rule(const Case& of, Hypotheses& out) {
   draft.show(lines).blame(lines);
   if (const auto gpu = first.get("gpu"); !gpu.empty()) draft.device(fmt::format("GPU {}", gpu));
   if (processes >= 2 || (all_on_first_gpu && ranks.size() > 1)) {
-    draft.message(fmt::format("GPU {} is full of {} processes: several ranks use the same card",
-                              first.get("gpu"), std::max(processes, ranks.size())));
+    draft.message(fmt::format(
+        "{} is full of {} processes: several ranks use the same card",
+        first.get("gpu").empty() ? std::string("a GPU") : fmt::format("GPU {}", first.get("gpu")),
+        std::max(processes, ranks.size())));
     draft.fix("load with map_location='cpu', or to the rank's own card (cuda:LOCAL_RANK)");
     draft.fix("set the device from LOCAL_RANK before anything touches CUDA");
     draft.rule_out("a batch that is too large: other processes hold the memory");

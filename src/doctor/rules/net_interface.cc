@@ -130,7 +130,7 @@ bool is_one_host(const Case& of) {
 void gloo_loopback(const Case& of, Hypotheses& out) {
   if (is_one_host(of)) return;
   Records lines;
-  for (const Record* record : of.all("gloo_mesh")) {
+  for (const Record* record : of.all({"gloo_mesh", "gloo_connect"})) {
     if (record->get("peer").starts_with("127.") || record->get("local_ip").starts_with("127.")) {
       lines.push_back(record);
     }

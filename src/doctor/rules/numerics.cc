@@ -18,6 +18,13 @@ bool ends_low(const Records& overflows) {
   return std::strtod(to.c_str(), nullptr) <= kLowScale;
 }
 
+std::string_view named(const Record& record) {
+  std::string_view what = record.get("what");
+  if (what.empty()) what = record.get("what2");
+  return what.find("rad") == what.npos && what.find("gnorm") == what.npos ? "the loss is"
+                                                                          : "the gradients are";
+}
+
 }  // namespace
 
 void numerics_rule(const Case& of, Hypotheses& out) {
@@ -33,7 +40,8 @@ void numerics_rule(const Case& of, Hypotheses& out) {
       !minimum.empty() || nan.empty()
           ? "every step overflows until the loss scale is at its end: the values leave the "
             "range of fp16"
-          : "the loss is not a number from " + of.place(*nan.front()) + " on");
+          : fmt::format("{} not a number{}", named(*nan.front()),
+                        nan.front()->rank < 0 ? "" : ", first on " + of.place(*nan.front())));
   draft.rule_out("DeepSpeed or the scaler: they only report what the model computes");
   draft.fix(
       "bf16 instead of fp16 for a model that was trained in bf16; lower the learning rate or "

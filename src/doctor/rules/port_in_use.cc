@@ -6,6 +6,11 @@
 #include "doctor/rule.h"
 
 namespace shanty {
+namespace {
+
+constexpr uint64_t kLinesOfOneError = 6;  // that some print in several
+
+}  // namespace
 
 void port_in_use_rule(const Case& of, Hypotheses& out) {
   const Records lines = of.all("bind_failed");
@@ -19,6 +24,11 @@ void port_in_use_rule(const Case& of, Hypotheses& out) {
     std::string port;
     for (const Record* record : lines) {
       if (port.empty()) port = record->get("port");
+      for (const Record* detail : of.all("bind_detail")) {
+        const bool near = detail->file == record->file && detail->line < record->line &&
+                          record->line - detail->line <= kLinesOfOneError;
+        if (port.empty() && near) port = detail->get("port");
+      }
     }
     const Record* wanted = of.first("env_line");
     draft.message(fmt::format("{} of {} is taken already",

@@ -49,9 +49,8 @@ void process_frozen_rule(const Case& of, Hypotheses& out) {
   draft.show(kernel).show(stuck).show(gil).show(of.all("counters"));
   draft.blame(storage ? kernel : stuck);
   if (storage) {
-    draft.message(
-        "processes of " + of.place(*kernel.front()) +
-        " hang in the kernel, waiting for storage: " + kernel.front()->text.substr(0, 100));
+    draft.message("processes of " + of.place(*kernel.front()) +
+                  " hang in the kernel, waiting for storage: " + said(*kernel.front(), 100));
   } else {
     draft.message(gil.empty()
                       ? "the watchdog thread of " + of.place(*stuck.front()) +

@@ -137,7 +137,7 @@ void late_for_gloo(const Case& of, Hypotheses& out) {
   draft.show(did).show(lines);
   for (const int rank : busy) draft.rank(rank);
   draft.message(rank_list(busy) + " was busy while the others waited until their timeout" +
-                (did.empty() ? std::string() : ": " + did.front()->text.substr(0, 80)));
+                (did.empty() ? std::string() : ": " + said(*did.front(), 80)));
   finish(draft, out);
 }
 

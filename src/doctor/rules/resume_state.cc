@@ -12,12 +12,14 @@
 #include "doctor/rule.h"
 #include "doctor/run/resume.h"
 #include "doctor/run/step_lines.h"
+#include "logs/pattern.h"
 
 namespace shanty {
 namespace {
 
 // Below what a run directory's own records say of the same.
 constexpr double kOfLines = 0.95;
+constexpr uint64_t kLinesOfOneStart = 200;
 
 using Place = std::pair<uint32_t, uint64_t>;  // file and line
 
@@ -62,9 +64,9 @@ void add_point(Stretch& stretch, const StepLine& line, uint64_t at) {
 // tell it.
 std::vector<Stretch> stretches_of(const Case& of, int& rank) {
   std::vector<Stretch> out;
+  const auto starts = starts_of(of);
   const Record* before = nullptr;
   for (const Record& each : of.book().records) {
-  const auto starts = starts_of(of);
     const Record* record = &each;
     if (each.event != "step" && each.event != "loss_line") continue;
     if (before && each.rank != before->rank) continue;
@@ -102,12 +104,56 @@ void told(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "RES101", "resume_state", 0.85);
   draft.severity(Severity::kWarning).show(lines).blame(lines);
-  draft.message("a part of the state was not restored: " + lines.front()->text.substr(0, 140));
+  draft.message("a part of the state was not restored: " + said(*lines.front()));
   draft.rule_out("a damaged checkpoint: that raises, this does not");
   draft.fix(
       "save and load model, optimizer, scheduler, RNG of every rank and the sampler's position");
   draft.prevent("shanty.Checkpointer saves all of them");
   out.push_back(draft.done());
+}
+
+// "resuming from step 134000": the unit and the number.
+std::optional<std::pair<std::string, int64_t>> told_start(const Record& record) {
+  static const auto* pattern = new Pattern(
+      R"~((?i)\bresum(?:ing|ed)\b.{0,40}?\b(?:from|at) (?:global )?(?P<unit>step|iteration|iter|epoch)s?[ :=]{1,3}(?P<number>\d{1,12})\b)~");
+  Captures captures;
+  if (!pattern->find(record.text, captures)) return std::nullopt;
+  return std::make_pair(
+      std::string(capture(captures, "unit")),
+      std::strtoll(std::string(capture(captures, "number")).c_str(), nullptr, 10));
+}
+
+// The job tells twice where it goes on, and not the same: two parts of it count differently.
+void two_starts(const Case& of, Hypotheses& out) {
+  const auto starts = starts_of(of);
+  const Record* before = nullptr;
+  std::optional<std::pair<std::string, int64_t>> told_before;
+  for (const Record& record : of.book().records) {
+    const bool is_step = record.event == "step" || record.event == "loss_line";
+    if (is_step && !starts.contains(Place(record.file, record.line))) before = nullptr;
+    if (record.event != "resumed") continue;
+    const auto told = told_start(record);
+    if (!told) continue;
+    const bool same_start = before && before->file == record.file && before->rank == record.rank &&
+                            before->generation == record.generation && record.line > before->line &&
+                            record.line - before->line <= kLinesOfOneStart;
+    // One apart: the last that is done, and the next.
+    if (same_start && told_before->first == told->first &&
+        std::abs(told_before->second - told->second) > 1) {
+      Draft draft(of, "RES104", "resume_state", 0.75);
+      draft.severity(Severity::kWarning).show(before).show(&record).blame(&record);
+      draft.message(
+          fmt::format("the job goes on from {0} {1} and from {0} {2} at once: steps are "
+                      "counted differently where they are saved and where they are read",
+                      told->first, told_before->second, told->second));
+      draft.rule_out("a damaged checkpoint: that raises, this does not");
+      draft.fix("is one of them per rank or per micro-batch? Save the number that is loaded");
+      out.push_back(draft.done());
+      return;
+    }
+    before = &record;
+    told_before = told;
+  }
 }
 
 void jumps(const Case& of, Hypotheses& out) {
@@ -129,6 +175,7 @@ void jumps(const Case& of, Hypotheses& out) {
 
 void resume_state_rule(const Case& of, Hypotheses& out) {
   told(of, out);
+  two_starts(of, out);
   jumps(of, out);
 }
 

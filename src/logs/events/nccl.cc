@@ -114,7 +114,7 @@ constexpr EventRow kRows[] = {
     {"nccl_port_event", kCause, "sync event",
      R"~((?:(?P<hca>[A-Za-z][\w-]*):(?P<port>\d+) )?Got (?:non-fatal )?async event ?: (?P<what>[\w ().-]+))~"},
     {"nccl_port_event", kCause, "async fatal event",
-     R"~((?P<hca>[A-Za-z][\w-]*):(?P<port>\d+) async fatal event[^:]*: (?P<what>.+))~"},
+     R"~((?P<hca>[A-Za-z][\w-]*):(?P<port>\d+) async fatal event(?: on (?P<on>CQ|QP))?[^:]*: (?P<what>.+))~"},
     {"nccl_port_event", kCause, "GID table changed", R"~((?P<what>GID table changed))~"},
     {"nccl_modify_qp", kCause, "ibv_modify_qp failed",
      R"~(ibv_modify_qp failed with (?:error )?(?:\d+ )?(?P<error>[A-Z][\w ]*\w)(?:, on dev (?P<hca>[^:,]+))?)~"},
@@ -135,6 +135,9 @@ constexpr EventRow kRows[] = {
      R"~((?:peer (?P<peer>\S+) )?message truncated : receiving (?P<a>\d+) bytes instead of (?P<b>\d+))~"},
     {"nccl_size_mismatch", kCause, "collective mismatch error",
      R"~((?:peer (?P<peer>\S+) )?collective mismatch error,? local size (?P<a>\d+) remote +size (?P<b>\d+))~"},
+    // Until 2.4 NCCL compared what the ranks call.
+    {"nccl_mismatch", kCause, "Mismatched collective detected",
+     R"~(Mismatched collective detected(?:.*around rank (?P<about>\d+))?)~"},
     {"nccl_cuda_failure", kFatal, "Cuda failure",
      R"~(Cuda failure (?:(?P<code>\d+) )?'(?P<error>[^']+)')~"},
     {"nccl_gpu_oom", kCause, "Failed to CUDA ",

@@ -1,0 +1,306 @@
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "doctor/diagnose.h"
+#include "doctor/readers/readers.h"
+#include "logs/scan.h"
+
+namespace shanty {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// The first finding of `text`; with no code where there is none above info.
+Finding first_of(const std::string& text) {
+  LogScanner scanner;
+  const auto source = memory_source(text);
+  scanner.scan(
+      *source,
+      {.name = "job.log", .around_unix_ns = 1'764'417'600'000'000'000, .time_at = nullptr});
+  CaseFiles files;
+  files.logs = scanner.finish();
+  if (const InputKind kind = sniff_input("job.log", text); kind != InputKind::kLog) {
+    files.inputs.push_back({.name = "job.log", .kind = kind, .path = "", .read = [text](size_t) {
+                              return Result<std::string>(text);
+                            }});
+  }
+  const Diagnosis diagnosis = diagnose(files);
+  if (diagnosis.findings.empty() || diagnosis.findings[0].severity == Severity::kNote) return {};
+  return diagnosis.findings[0];
+}
+
+std::string class_of(const std::string& text) { return first_of(text).failure_class; }
+
+TEST(Rdma, TellsARefusedRequestFromALinkThatFailed) {
+  const Finding refused = first_of(
+      "node201:1:2 [0] transport/net_ib.cc:101 NCCL WARN NET/IB : mlx5_0:1 Got async event : local "
+      "access violation work queue error\n"
+      "node023:3:4 [0] transport/net_ib.cc:1909 NCCL WARN NET/IB : Got completion from peer "
+      "10.1.3.201<33057> with status=9 opcode=0 len=0 vendor err 138 (Send)\n");
+  EXPECT_EQ(refused.failure_class, "rdma_config");
+  EXPECT_THAT(refused.subject.nodes, ElementsAre("node201"));
+  const Finding queue = first_of(
+      "node-0:1:2 [0] transport/net_ib.cc:154 NCCL WARN NET/IB : mlx5_1:1 async fatal event on QP "
+      "(0x7309dc3bb338): invalid request local work queue error\n");
+  EXPECT_EQ(queue.failure_class, "rdma_config");
+  EXPECT_THAT(queue.subject.nodes, ElementsAre("node-0"));
+  const Finding link = first_of(
+      "node-0:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : mlx5_1:1 Got async event : port "
+      "error\n"
+      "node-1:3:4 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
+      "10.0.0.1<3305> with status=12 opcode=0 len=0 vendor err 129 (Send)\n");
+  EXPECT_EQ(link.failure_class, "fabric_fault");
+  EXPECT_THAT(link.subject.nodes, ElementsAre("node-0"));
+}
+
+TEST(Rdma, DoesNotSayThatItOnceWorkedWithoutASign) {
+  const Finding alone = first_of(
+      "w-1:1:2 [0] transport/net_ib.cc:839 NCCL WARN NET/IB : Got completion with error 12, opcode "
+      "1, len 0, vendor err 129\n");
+  EXPECT_EQ(alone.failure_class, "fabric_fault");
+  EXPECT_LT(alone.confidence, 0.7);
+  EXPECT_THAT(alone.message, HasSubstr("GID"));
+  EXPECT_THAT(alone.message, Not(HasSubstr("in the middle of training")));
+}
+
+TEST(Store, ThatIsGoneIsNoProofOfACrash) {
+  const Finding gone = first_of(
+      "[rank4]:[W810 23:02:42.934129975 TCPStore.cpp:125] [c10d] recvValue failed on "
+      "SocketImpl(fd=102, addr=[glm-node01]:50360, remote=[glm-node01]:40027): Failed to recv, got "
+      "0 bytes. Connection was likely closed.\n");
+  EXPECT_EQ(gone.code, "HANG199");
+  EXPECT_THAT(gone.subject.nodes, ElementsAre("glm-node01"));
+  EXPECT_EQ(
+      first_of("[rank2]:[W625 23:35:35.303797152 TCPStore.cpp:125] [c10d] recvValue failed on "
+               "SocketImpl(fd=6, addr=[::ffff:127.0.0.1]:37468, "
+               "remote=[::ffff:127.0.0.1]:6006): failed to recv, got 0 bytes\n")
+          .code,
+      "HANG199");
+  // With sockets of NCCL that a peer closed it died.
+  EXPECT_EQ(
+      first_of("n1:1:2 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by "
+               "remote peer n2<41109>\n"
+               "[rank4]:[W810 23:02:42.934129975 TCPStore.cpp:125] [c10d] recvValue failed on "
+               "SocketImpl(fd=1, addr=[n1]:5, remote=[n2]:4): failed to recv, got 0 bytes\n")
+          .code,
+      "RUN101");
+}
+
+TEST(Stall, OfHorovodNamesWhoIsMissing) {
+  const std::string stall =
+      "[1,0]<stderr>:[2019-04-13 13:56:31.861697: W horovod/common/operations.cc:588] One or more "
+      "tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are "
+      "waiting for remainder of ranks for more than 60 seconds.\n"
+      "[1,0]<stderr>:Stalled ops:HorovodBroadcast_dense_1_bias_0 [missing ranks: 1, 3]\n";
+  const Finding finding = first_of(stall);
+  EXPECT_EQ(finding.code, "HANG199");
+  EXPECT_THAT(finding.subject.ranks, ElementsAre(1, 3));
+  // It was only late.
+  EXPECT_THAT(class_of(stall + "[1,0]<stdout>:step 1 loss 2.5\n"), IsEmpty());
+}
+
+TEST(End, OfWhichOnlyTheLauncherTellsIsNotPassedOver) {
+  const Finding torchrun = first_of(
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+      "Root Cause (first observed failure):\n[0]:\n"
+      "  time      : 2024-09-11_09:17:37\n  host      : 9018.idas\n"
+      "  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 886322)\n  error_file: <N/A>\n");
+  EXPECT_EQ(torchrun.code, "HANG199");
+  EXPECT_THAT(torchrun.subject.ranks, ElementsAre(3));
+  EXPECT_THAT(torchrun.subject.nodes, ElementsAre("9018.idas"));
+  const Finding mpirun = first_of("  Process name: [[29973,1],5]\n  Exit code:    1\n");
+  EXPECT_EQ(mpirun.code, "HANG199");
+  EXPECT_THAT(mpirun.subject.ranks, ElementsAre(5));
+  const Finding ray = first_of(
+      "(raylet) A worker died or was killed while executing a task. Worker IP address: 10.0.1.75 "
+      "Worker port: 10230 Worker PID: 207258 Worker exit type: SYSTEM_ERROR Worker exit detail: "
+      "Worker unexpectedly exits with a connection error code 2.\n");
+  EXPECT_EQ(ray.code, "HANG199");
+  EXPECT_THAT(ray.subject.nodes, ElementsAre("10.0.1.75"));
+  // A victim of its launcher is none.
+  EXPECT_THAT(class_of("[0]:\n  rank      : 3 (local_rank: 3)\n  exitcode  : -15 (pid: 9)\n"),
+              IsEmpty());
+}
+
+TEST(End, BySignalIsReadFromAllLaunchers) {
+  const Finding killed = first_of(
+      "mpirun noticed that process rank 140 with PID 363 on node 10.87.102.19 exited on signal 9 "
+      "(Killed).\n");
+  EXPECT_EQ(killed.failure_class, "host_oom");
+  EXPECT_THAT(killed.subject.ranks, ElementsAre(140));
+  EXPECT_THAT(killed.subject.nodes, ElementsAre("10.87.102.19"));
+  EXPECT_EQ(class_of("APPLICATION TERMINATED WITH THE EXIT STRING: Bus error (signal 7)\n"), "shm");
+  EXPECT_EQ(class_of("run.sh: line 66: 777016 Killed                  python train.py\n"),
+            "host_oom");
+  EXPECT_EQ(first_of("salloc: error: Node failure on worker-1\n").failure_class, "rank_died_early");
+  const Finding failed = first_of(
+      "error: *** STEP 5.0 ON nid002888 CANCELLED AT 2026-04-29T23:36:37 DUE TO TASK FAILURE ***\n"
+      "srun: error: nid002888: task 58: Exited with exit code 1\n");
+  EXPECT_EQ(failed.code, "HANG199");
+  EXPECT_THAT(failed.subject.nodes, ElementsAre("nid002888"));
+}
+
+TEST(Memory, ThatRaySawRunOutNamesTheNode) {
+  const Finding raylet = first_of(
+      "[2023-04-19 16:22:19,798 E 329 329] (raylet) node_manager.cc:3069: 13 Workers (tasks / "
+      "actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node "
+      "(ID: 2875, IP: 10.0.10.135) over the last time period.\n");
+  EXPECT_EQ(raylet.failure_class, "host_oom");
+  EXPECT_THAT(raylet.subject.nodes, ElementsAre("10.0.10.135"));
+  EXPECT_THAT(class_of("(raylet) node_manager.cc:3069: 0 Workers (tasks / actors) killed due to "
+                       "memory pressure (OOM), 2 Workers crashed due to other reasons\n"),
+              IsEmpty());
+}
+
+TEST(Timeout, OfOneRankAloneBlamesNobody) {
+  EXPECT_EQ(first_of("[rank1]:[E ProcessGroupNCCL.cpp:1414] [PG 0 Rank 1] Process group watchdog "
+                     "thread terminated with exception: [Rank 1] Watchdog caught collective "
+                     "operation timeout: WorkNCCL(SeqNum=6075, OpType=_ALLGATHER_BASE, "
+                     "NumelIn=1366, NumelOut=4098, Timeout(ms)=1800000) ran for 2954391 "
+                     "milliseconds before timing out.\n")
+                .code,
+            "HANG199");
+  EXPECT_EQ(
+      first_of("[rank7]:[E1129 11:56:57.642513817 ProcessGroupNCCL.cpp:1834] [PG ID 0 PG GUID "
+               "0(default_pg) Rank 7] Timeout at NCCL work: 28956, last enqueued NCCL work: "
+               "28956, last completed NCCL work: 28955.\n")
+          .code,
+      "HANG199");
+}
+
+TEST(Numerics, NameTheRankThatFoundThem) {
+  const Finding finding = first_of(
+      "AssertionError: Rank 3: found NaN in local grad norm in backwards pass. Device: 3, node: "
+      "set-zw04-kubernetes-pc133.mt\n");
+  EXPECT_EQ(finding.failure_class, "numerics");
+  EXPECT_THAT(finding.subject.ranks, ElementsAre(3));
+  EXPECT_THAT(finding.subject.nodes, ElementsAre("set-zw04-kubernetes-pc133.mt"));
+  EXPECT_THAT(finding.message, HasSubstr("gradients"));
+}
+
+TEST(Port, IsTheOneThatWasBound) {
+  EXPECT_THAT(first_of("g:140:140 [0] include/socket.h:333 NCCL WARN Call to bind failed : Address "
+                       "already in use\n")
+                  .message,
+              Not(HasSubstr("333")));
+  EXPECT_THAT(first_of("RuntimeError: The server socket has failed to listen on any local network "
+                       "address.\nport: 29500\nuseIpv6: 0\ncode: -98\nname: EADDRINUSE\n")
+                  .message,
+              HasSubstr("29500"));
+  EXPECT_EQ(class_of("RuntimeError: Only one usage of each socket address (protocol/network "
+                     "address/port) is normally permitted.\n"),
+            "port_in_use");
+  EXPECT_THAT(class_of("port: 29500\nstep 1 loss 2.0\n"), IsEmpty());
+}
+
+TEST(Names, AreTakenFromWhatIsThere) {
+  EXPECT_THAT(first_of("ValueError: host not found: Name or service not known\n").message,
+              Not(HasSubstr("\"not\"")));
+  const Finding card = first_of(
+      "[ 1843.308145] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+      "               NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+      "               NVRM: fallen off the bus and is not responding to commands.\n");
+  EXPECT_THAT(card.subject.devices, ElementsAre("0000:b3:00.0"));
+  const Finding oom = first_of(
+      "OutOfMemoryError: CUDA out of memory. Tried to allocate 52.00 MiB. GPU 0 has a total "
+      "capacty of 31.74 GiB of which 39.62 MiB is free. Process 101553 has 1.19 GiB memory in use. "
+      "Process 101552 has 1.19 GiB memory in use.\n");
+  EXPECT_THAT(oom.message, HasSubstr("GPU 0 is full"));
+}
+
+TEST(Gloo, ThatListensOnTheLoopbackOrConnectsNobody) {
+  EXPECT_EQ(class_of("  what():  [/home/x/gloo/transport/tcp/pair.cc:761] connect "
+                     "[127.0.1.1]:60817: Connection refused\n"),
+            "net_interface");
+  const Finding mesh = first_of(
+      "RuntimeError: Gloo connectFullMesh failed with "
+      "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n");
+  EXPECT_EQ(mesh.code, "HANG199");
+  EXPECT_EQ(mesh.failure_class, "net_interface");
+}
+
+TEST(Pods, AreNamedByTheirEvents) {
+  const Finding start = first_of(
+      "Events:\n"
+      "  Normal   Scheduled               24m   default-scheduler  Successfully assigned "
+      "train/worker-3 to ip-172-20-45-35.internal\n"
+      "  Warning  FailedCreatePodSandBox  22m   kubelet            Failed to create pod sandbox: "
+      "no "
+      "runtime for \"nvidia\" is configured\n");
+  EXPECT_EQ(start.failure_class, "k8s_pod_start");
+  EXPECT_THAT(start.subject.pods, ElementsAre("worker-3"));
+  EXPECT_THAT(start.message, Not(HasSubstr(":  ")));
+  EXPECT_THAT(class_of("  Normal  Scheduled  24m  default-scheduler  Successfully assigned "
+                       "train/worker-3 to n1\n"),
+              IsEmpty());
+  const Finding pending = first_of(
+      "39h   Warning   FailedScheduling   pod/worker-7   0/1 nodes are available: 1 node(s) had "
+      "untolerated taint {a: }.\n");
+  EXPECT_THAT(pending.subject.pods, ElementsAre("worker-7"));
+  const Finding evicted = first_of(
+      "rook-tools-5d85d6fc7-xwsv5   storage   Evicted   oct-03-03   The node was low on resource: "
+      "ephemeral-storage. Container a was using 1964Ki, which exceeds its request of 0.\n");
+  EXPECT_THAT(evicted.subject.pods, ElementsAre("rook-tools-5d85d6fc7-xwsv5"));
+  EXPECT_THAT(evicted.subject.nodes, ElementsAre("oct-03-03"));
+}
+
+TEST(Gang, IsNamedByItsObjectOrItsOperator) {
+  EXPECT_THAT(first_of("apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\n"
+                       "metadata: {name: mxnet-job}\nstatus:\n  conditions:\n"
+                       "  - message: '3/0 tasks in gang unschedulable: job is not ready, 3 "
+                       "minAvailable.'\n    status: \"True\"\n    type: Unschedulable\n")
+                  .message,
+              HasSubstr("mxnet-job"));
+  const Finding missing = first_of(
+      "time=\"2023-06-13T03:24:07Z\" level=warning msg=\"Sync PodGroup kubeflow/dist-mnist: unable "
+      "to create PodGroup: the server could not find the requested resource\"\n");
+  EXPECT_EQ(missing.failure_class, "k8s_scheduling");
+  EXPECT_THAT(missing.message, HasSubstr("dist-mnist"));
+}
+
+TEST(Resume, ThatCountsTwoWaysIsTold) {
+  EXPECT_EQ(first_of("Resuming from step 134000\nResuming training from step 33500\n").code,
+            "RES104");
+  EXPECT_THAT(class_of("Resuming from step 134000\nResuming training from step 134000\n"),
+              IsEmpty());
+  EXPECT_THAT(class_of("Resuming training from epoch 3\nResuming training from step 33500\n"),
+              IsEmpty());
+  EXPECT_THAT(class_of("Resuming from step 1000\nResuming training at step 1001\n"), IsEmpty());
+  EXPECT_THAT(class_of("Resuming from step 100\nstep 101 loss 2.0\nResuming from step 200\n"),
+              IsEmpty());
+}
+
+TEST(Launcher, NodesAreReadFromItsNodeIds) {
+  LogScanner scanner;
+  const auto source = memory_source(
+      "WARNING:torch.distributed.elastic.rendezvous.dynamic_rendezvous:The node "
+      "'gpu-box-7_28389_0' has failed to send a keep-alive heartbeat to the rendezvous 'x' due to "
+      "an error of type RendezvousConnectionError.\n"
+      "INFO:torch.distributed.elastic.rendezvous.dynamic_rendezvous:The node 'gpu-box-8_17_0' has "
+      "joined round 1 of the rendezvous 'x' as rank 1 in a world of size 2.\n");
+  scanner.scan(*source, {.name = "a.log", .around_unix_ns = 1, .time_at = nullptr});
+  const LogBook book = scanner.finish();
+  ASSERT_EQ(book.records.size(), 2u);
+  EXPECT_EQ(book.records[0].node, "gpu-box-7");
+  EXPECT_EQ(book.records[1].node, "gpu-box-8");
+}
+
+TEST(Wording, OfOthersIsUnderstood) {
+  const Finding mismatch = first_of(
+      "init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls "
+      "at "
+      "and around rank 39. You can use NCCL_DEBUG=INFO\n");
+  EXPECT_EQ(mismatch.failure_class, "collective_desync");
+  EXPECT_THAT(mismatch.subject.ranks, ElementsAre(39));
+  EXPECT_EQ(class_of("ERROR: Unexpected BUS error encountered in DataLoader worker. This might be "
+                     "caused by insufficient shared memory (shm)\n"),
+            "shm");
+}
+
+}  // namespace
+}  // namespace shanty
