@@ -1,5 +1,6 @@
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -273,6 +274,69 @@ TEST(Resume, ThatCountsTwoWaysIsTold) {
   EXPECT_THAT(class_of("Resuming from step 1000\nResuming training at step 1001\n"), IsEmpty());
   EXPECT_THAT(class_of("Resuming from step 100\nstep 101 loss 2.0\nResuming from step 200\n"),
               IsEmpty());
+}
+
+TEST(Checkpoint, OfOtherShapesIsTold) {
+  const std::string frames =
+      "Traceback (most recent call last):\n"
+      "  File \"/env/lib/python3.10/site-packages/torch/optim/adamw.py\", line 359, in "
+      "_single_tensor_adamw\n"
+      "    exp_avg.mul_(beta1).add_(grad, alpha=1 - beta1)\n";
+  const std::string clash =
+      "RuntimeError: The size of tensor a (56124554) must match the size of tensor b (14031139) at "
+      "non-singleton dimension 0\n";
+  EXPECT_EQ(class_of(frames + clash), "checkpoint");
+  EXPECT_EQ(
+      class_of("Traceback (most recent call last):\n  File \"train.py\", line 3, in f\n" + clash),
+      "rank_died_early");
+  EXPECT_EQ(class_of("(Actor pid=9671) ValueError: Size mismatch between saved torch.Size([257152, "
+                     "2048]) and current: torch.Size([131661824]) for model.embed.weight\n"),
+            "checkpoint");
+}
+
+TEST(Frozen, IsNoWatchdogThatWaitsForTheAbortAfterATimeout) {
+  const auto log = [](const char* stuck_at) {
+    return "[rank2]:[E626 05:06:30.929096625 ProcessGroupNCCL.cpp:632] [Rank 2] Watchdog caught "
+           "collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, "
+           "NumelOut=1, Timeout(ms)=1800000) ran for 1800065 milliseconds before timing out.\n"
+           "[rank7]:[E626 " +
+           std::string(stuck_at) +
+           " ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 7] ProcessGroupNCCL's "
+           "watchdog got stuck for 480 seconds without making progress in monitoring enqueued "
+           "collectives.\n";
+  };
+  EXPECT_NE(class_of(log("05:14:36.393067540")), "process_frozen");
+  EXPECT_EQ(class_of(log("05:06:40.393067540")), "process_frozen");
+}
+
+TEST(CannotTell, WhereOnlyTheEndOfAReportIsHere) {
+  EXPECT_EQ(first_of("[E ProcessGroupNCCL.cpp:537] Some NCCL operations have failed or timed out. "
+                     "Due to the asynchronous nature of CUDA kernels, subsequent GPU operations "
+                     "might run on corrupted/incomplete data.\n")
+                .code,
+            "HANG199");
+  EXPECT_EQ(
+      first_of("The actor is dead because its owner has died. Owner Id: 01 Owner Ip address: "
+               "172.21.160.9 Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's "
+               "node has crashed.\n")
+          .code,
+      "HANG199");
+  EXPECT_THAT(class_of("Owner worker exit type: INTENDED_USER_EXIT Worker exit detail: done.\n"),
+              IsEmpty());
+}
+
+TEST(Resume, IsReadFromNumbersThatAreQuoted) {
+  const auto stretch = [](double loss, double epoch) {
+    std::string out;
+    for (int i = 0; i < 14; ++i) {
+      out += fmt::format("{{'loss': '{:.4f}', 'learning_rate': '3e-07', 'epoch': '{:.4f}'}}\n",
+                         loss + (i % 3) * 0.01, epoch + i * 0.002);
+    }
+    return out;
+  };
+  const std::string again = "Resuming training from checkpoint out/checkpoint-3000\n";
+  EXPECT_EQ(class_of(stretch(0.91, 0.66) + again + stretch(2.41, 0.69)), "resume_state");
+  EXPECT_THAT(class_of(stretch(0.91, 0.66) + again + stretch(0.91, 0.69)), IsEmpty());
 }
 
 TEST(Launcher, NodesAreReadFromItsNodeIds) {

@@ -175,16 +175,16 @@ void ended_without_word(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
-// Counters of one rank without the watchdog's line.
+// Counters of one rank, or the end of the watchdog's report, without its first line.
 void only_counters(const Case& of, Hypotheses& out) {
-  const Records lines = of.all("timeout_at");
+  const Records lines = of.all({"timeout_at", "timeout_told"});
   if (lines.empty()) return;
+  const Record* at = of.first("timeout_at");
   Draft draft(of, "HANG199", "collective_desync", 0.3, Nearness::kSymptom);
   draft.show(lines);
   draft.message(
-      fmt::format("cannot tell: collective number {} timed out, and these logs do not "
-                  "say what the other ranks did",
-                  lines.front()->get("at")));
+      fmt::format("cannot tell: {} timed out, and these logs do not say what the other ranks did",
+                  at ? fmt::format("collective number {}", at->get("at")) : "a collective"));
   draft.fix("give the logs of all ranks: the one that is silent is the first suspect");
   draft.fix("py-spy dump --pid PID on the rank that is late; the flight recorder's dumps");
   out.push_back(draft.done());

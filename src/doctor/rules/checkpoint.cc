@@ -1,9 +1,13 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
 
 namespace shanty {
 namespace {
+
+constexpr uint64_t kLinesOfFrame = 8;  // between a frame of a traceback and its error
 
 bool about_shm(const Record& record) {
   return record.text.find("/dev/shm") != std::string::npos ||
@@ -91,7 +95,7 @@ void keys(const Case& of, Hypotheses& out) {
   }
   if (lines.empty()) return;
   bool sizes = false;
-  for (const Record* record : lines) sizes |= record->get("kind") == "size mismatch";
+  for (const Record* record : lines) sizes |= record->get("kind").ends_with("ize mismatch");
   const std::string_view prefix = sizes ? std::string_view{} : wrapper_prefix(lines);
   Draft draft(of, "CKPT101", "checkpoint", 0.92);
   draft.show(lines).blame(lines);
@@ -104,6 +108,32 @@ void keys(const Case& of, Hypotheses& out) {
   draft.rule_out("a damaged file: it could be read");
   draft.fix(!prefix.empty() ? "save model.module.state_dict(), or strip the prefix when loading"
                             : "the same model configuration as when it was saved");
+  out.push_back(draft.done());
+}
+
+// The optimizer's first step after a load meets state of another shape.
+void optimizer_shapes(const Case& of, Hypotheses& out) {
+  if (of.has("ckpt_world") || of.has("ckpt_keys")) return;
+  const Records frames = of.all("optim_frame");
+  Records lines;
+  for (const Record* clash : of.all("shape_clash")) {
+    const bool in_optimizer =
+        std::any_of(frames.begin(), frames.end(), [clash](const Record* frame) {
+          return frame->file == clash->file && frame->line < clash->line &&
+                 clash->line - frame->line <= kLinesOfFrame;
+        });
+    if (in_optimizer) lines.push_back(clash);
+  }
+  if (lines.empty()) return;
+  Draft draft(of, "CKPT101", "checkpoint", 0.85);
+  draft.show(lines).show(of.all("resumed")).blame(lines);
+  draft.message(fmt::format(
+      "the optimizer's state has other shapes ({} and {} elements) than the parameters: it was "
+      "saved at another world size or for another model",
+      lines.front()->get("a"), lines.front()->get("b")));
+  draft.rule_out("a damaged file: it could be read");
+  draft.fix("load with the world size it was saved with, or convert it first");
+  draft.prevent("shanty.Checkpointer loads at any world size");
   out.push_back(draft.done());
 }
 
@@ -123,6 +153,7 @@ void checkpoint_rule(const Case& of, Hypotheses& out) {
   unwritable(of, out);
   unreadable(of, out);
   keys(of, out);
+  optimizer_shapes(of, out);
   storage(of, out);
 }
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -7,6 +9,10 @@
 namespace shanty {
 
 namespace {
+
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+constexpr int64_t kLongestS = 1'000'000;
+constexpr int64_t kAroundNs = 60 * kNsPerSecond;
 
 // A rank whose stack is inside the call of NCCL that starts a collective: the counters say that it
 // never called.
@@ -31,11 +37,27 @@ void inside_nccl(const Case& of, Hypotheses& out) {
   }
 }
 
+// A watchdog that stops once a collective timed out waits for the abort: that is a consequence.
+Records stuck_by_itself(const Case& of) {
+  int64_t first_timeout = std::numeric_limits<int64_t>::max();
+  for (const Record* record : of.all("timeout")) {
+    if (record->own_time) first_timeout = std::min(first_timeout, record->unix_ns);
+  }
+  Records out;
+  for (const Record* record : of.all("watchdog_stuck")) {
+    const int64_t seconds = std::min(record->number("seconds", 0), kLongestS);
+    const int64_t since = record->unix_ns - seconds * kNsPerSecond;
+    const bool told = record->own_time && first_timeout != std::numeric_limits<int64_t>::max();
+    if (!told || since < first_timeout - kAroundNs) out.push_back(record);
+  }
+  return out;
+}
+
 }  // namespace
 
 void process_frozen_rule(const Case& of, Hypotheses& out) {
   inside_nccl(of, out);
-  const Records stuck = of.all("watchdog_stuck");
+  const Records stuck = stuck_by_itself(of);
   const Records kernel = of.all({"hung_task", "d_state", "nfs_down", "lustre"});
   const Records gil = of.all("gil");
   if (stuck.empty() && kernel.empty()) return;
