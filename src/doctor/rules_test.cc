@@ -321,8 +321,34 @@ TEST(CannotTell, WhereOnlyTheEndOfAReportIsHere) {
                "node has crashed.\n")
           .code,
       "HANG199");
+  EXPECT_EQ(first_of("Exception raised from checkTimeout at ../torch/csrc/distributed/c10d/"
+                     "ProcessGroupNCCL.cpp:618 (most recent call first):\n")
+                .code,
+            "HANG199");
+  EXPECT_EQ(first_of("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO "
+                     "for details)\n")
+                .code,
+            "HANG199");
+  EXPECT_EQ(first_of("[2021-11-21 08:32:07,148] [INFO] [launch.py:131:sigkill_handler] Killing "
+                     "subprocess 250621\n")
+                .code,
+            "HANG199");
+  const Finding step = first_of(
+      "[2026-04-29T23:36:37.809] error: *** STEP 52222788.0 ON nid002888 CANCELLED AT "
+      "2026-04-29T23:36:37 DUE TO TASK FAILURE ***\nsrun: error: nid002888: tasks 0-57: "
+      "Terminated\n");
+  EXPECT_EQ(step.code, "HANG199");
+  EXPECT_THAT(step.subject.nodes, ElementsAre("nid002888"));
   EXPECT_THAT(class_of("Owner worker exit type: INTENDED_USER_EXIT Worker exit detail: done.\n"),
               IsEmpty());
+}
+
+TEST(Slurm, SaysWhichNodeDidNotStart) {
+  const Finding finding =
+      first_of("srun: error: Task launch for 36.0 failed on node cn131: Job credential expired\n");
+  EXPECT_EQ(finding.code, "RUN101");
+  EXPECT_THAT(finding.subject.nodes, ElementsAre("cn131"));
+  EXPECT_THAT(finding.message, HasSubstr("Job credential expired"));
 }
 
 TEST(Resume, IsReadFromNumbersThatAreQuoted) {

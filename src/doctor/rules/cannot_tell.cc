@@ -149,7 +149,10 @@ void stalled(const Case& of, Hypotheses& out) {
 // A launcher says who ended, with which code, and nothing of what it printed is here.
 void ended_without_word(const Case& of, Hypotheses& out) {
   Records lines = of.all({"summary_rank", "mpi_exit", "mpi_failed", "ray_worker_died", "slurm_exit",
-                          "sigsegv", "sigkill", "killed"});
+                          "sigsegv", "sigkill", "killed", "launcher_kills"});
+  for (const Record* record : of.all("slurm_cancel")) {
+    if (record->get("what").find("TASK FAILURE") != std::string_view::npos) lines.push_back(record);
+  }
   // SIGTERM is the launcher's own doing; the code stands one line below the rank.
   std::set<std::pair<uint32_t, uint64_t>> stopped;
   for (const Record* code : of.all("summary_code")) {

@@ -247,6 +247,19 @@ void launcher_saw(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// Slurm could not start the tasks of a node.
+void not_launched(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("slurm_launch");
+  if (lines.empty()) return;
+  Draft draft(of, "RUN101", "rank_died_early", 0.8);
+  draft.show(lines).blame(lines);
+  draft.message(fmt::format("Slurm did not start the tasks of {}: {}", of.place(*lines.front()),
+                            lines.front()->get("what")));
+  draft.rule_out("the program: it never ran there");
+  draft.fix("scontrol show node and slurmd's log on that node; do the nodes' clocks agree?");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void rank_died_early_rule(const Case& of, Hypotheses& out) {
@@ -257,6 +270,7 @@ void rank_died_early_rule(const Case& of, Hypotheses& out) {
   store_host_gone(of, out);
   named_by_victims(of, out);
   launcher_saw(of, out);
+  not_launched(of, out);
 }
 
 }  // namespace shanty

@@ -156,6 +156,8 @@ constexpr EventRow kRows[] = {
      "NCCL error in:", R"~(NCCL error in: (?P<where>[^,\s]+), (?P<what>[\w /]+))~"},
     {"nccl_error", kFatal, "NCCL error in ",
      R"~(NCCL error in (?P<where>[\w./]+\.[ch]pp:\d+), (?P<what>[\w /]+))~"},
+    {"nccl_error", kFatal, "NCCL error: unhandled",
+     R"~(NCCL error: (?P<what>unhandled [\w ]*error))~"},
     {"nccl_error", kFatal, "ncclSystemError", R"~(ncclSystemError(?P<what>))~"},
     {"nccl_error", kFatal, "ncclInternalError", R"~(ncclInternalError(?P<what>))~"},
     {"nccl_error", kFatal, "ncclInvalidUsage", R"~(ncclInvalidUsage(?P<what>))~"},

@@ -236,6 +236,9 @@ constexpr EventRow kRows[] = {
      R"~(srun: error: (?P<node>[\w.-]+): tasks? (?P<ranks>[\d,-]+): (?P<what>.*))~"},
     {"slurm_cancel", kCause, "CANCELLED AT",
      R"~((?:ON (?P<node>[\w.-]*\w) )?CANCELLED AT (?P<time>\S+) (?P<what>DUE TO \w.*?) ?\*)~"},
+    {"slurm_launch", kCause, "Task launch for",
+     R"~(Task launch for (?:StepId=)?[\d.+_]+ failed on node (?P<node>[\w.-]*\w): (?P<what>.*))~"},
+    {"launcher_kills", kFact, "Killing subprocess", R"~(Killing subprocess (?P<victim>\d+))~"},
     {"ray_dying", kCause, "will be terminated soon",
      R"~((?:Instance|node) (?P<who>\S+) will be terminated soon(?: \(reason: (?P<why>[^)]+)\))?)~"},
     // Horovod's stall inspector.

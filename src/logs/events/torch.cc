@@ -23,6 +23,7 @@ constexpr EventRow kRows[] = {
     {"timeout_at", kFatal, "Timeout at NCCL work",
      R"~(Timeout at NCCL work: (?P<at>\d+), last enqueued)~"},
     {"timeout_told", kFact, "Some NCCL operations have failed or timed out", ""},
+    {"timeout_told", kFact, "Exception raised from checkTimeout at", ""},
     {"watchdog_stuck", kFatal, "watchdog got stuck for",
      R"~(watchdog got stuck for (?P<seconds>\d+) seconds)~"},
     {"watchdog_stuck", kFatal, "due to ProcessGroupNCCL watchdog hang", ""},
