@@ -9,6 +9,17 @@ constexpr size_t kStampPrefix = 20;  // "2026-11-30T04:31:51."
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+// "Z " or "+08:00 ": kubelets tell the time of their node's zone.
+size_t zone_bytes(std::string_view text) {
+  if (text.starts_with("Z ")) return 2;
+  constexpr std::string_view kShape = "+dd:dd ";
+  if (text.size() < kShape.size() || (text[0] != '+' && text[0] != '-')) return 0;
+  for (size_t i = 1; i < kShape.size(); ++i) {
+    if (kShape[i] == 'd' ? !is_digit(text[i]) : text[i] != kShape[i]) return 0;
+  }
+  return kShape.size();
+}
+
 // "2026-11-30T04:31:51.123456789Z " at the start of a line; 0 = none.
 size_t stamp_bytes(std::string_view line) {
   constexpr std::string_view kShape = "dddd-dd-ddTdd:dd:dd.";
@@ -18,8 +29,8 @@ size_t stamp_bytes(std::string_view line) {
   }
   size_t at = kStampPrefix;
   while (at < line.size() && is_digit(line[at])) ++at;
-  const bool ends = at + 1 < line.size() && line[at] == 'Z' && line[at + 1] == ' ';
-  return ends ? at + 2 : 0;
+  const size_t zone = zone_bytes(line.substr(at));
+  return zone > 0 ? at + zone : 0;
 }
 
 }  // namespace

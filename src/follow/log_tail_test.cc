@@ -22,6 +22,12 @@ TEST_F(LogTailTest, HandsOutWholeLinesWithoutTheirTimes) {
   EXPECT_THAT(lines_, ElementsAre("one", "tw"));
 }
 
+TEST_F(LogTailTest, TakesTheTimesOfNodesInOtherZones) {
+  tail_.feed("2026-11-30T12:31:51.123456789+08:00 one\n2026-11-30T00:01:52.5-03:30 two\n");
+  tail_.feed("2026-11-30T12:31:51.5+8 three\n");
+  EXPECT_THAT(lines_, ElementsAre("one", "two", "2026-11-30T12:31:51.5+8 three"));
+}
+
 TEST_F(LogTailTest, AfterABreakGoesOnBehindTheLastTime) {
   tail_.feed("2026-11-30T04:31:51.1Z one\n2026-11-30T04:31:52.1Z two\n2026-11-30T04:31:53.1Z thr");
   tail_.begin_again();
