@@ -30,9 +30,10 @@ bool has_owner(const json& object) {
 }
 
 ApiResult<std::string> list(Client& client, const ServedKind& kind, const std::string& selector,
-                            const std::function<void(const json&)>& each) {
+                            const std::function<void(const json&)>& each,
+                            const std::function<void()>& restart = {}) {
   return client.list(kind, client.access().k8s_namespace, {.label_selector = selector},
-                     {.each = [&](const json& item) { each(item); }, .restart = {}});
+                     {.each = [&](const json& item) { each(item); }, .restart = restart});
 }
 
 std::vector<QueueEntry> queue_entries(Client& client) {
@@ -40,9 +41,10 @@ std::vector<QueueEntry> queue_entries(Client& client) {
   const auto kind = client.kind("kueue.x-k8s.io", "Workload");
   if (!kind.ok()) return entries;
   // Without the right to see them there is no place to tell.
-  static_cast<void>(list(client, *kind, "", [&](const json& item) {
+  const auto take = [&](const json& item) {
     if (auto entry = read_queue_entry(item)) entries.push_back(std::move(*entry));
-  }));
+  };
+  static_cast<void>(list(client, *kind, "", take, [&] { entries.clear(); }));
   return entries;
 }
 
@@ -103,10 +105,14 @@ ApiResult<std::vector<FoundJob>> find_jobs(Client& client, const std::string& jo
     }
   }
   const ServedKind pods = TRY(client.kind("", "Pod"));
-  TRY(list(client, pods, selector, [&](const json& item) {
+  const auto take_pod = [&](const json& item) {
     auto pod = read_pod(item);
     if (pod && !pod->job.empty()) entry(pod->job).pods.push_back(std::move(*pod));
-  }));
+  };
+  const auto forget_pods = [&] {
+    for (auto& [name, found] : jobs) found.pods.clear();
+  };
+  TRY(list(client, pods, selector, take_pod, forget_pods));
   const std::vector<QueueEntry> entries =
       queues ? queue_entries(client) : std::vector<QueueEntry>();
   std::vector<FoundJob> out;

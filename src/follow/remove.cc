@@ -35,7 +35,7 @@ constexpr Companion kCompanions[] = {
     {"resource.k8s.io", "ResourceClaimTemplate", ""},
     {"", "Service", ""},
     {"", "Secret", "-token"},
-    {"", "ConfigMap", "-config"},
+    {"", "ConfigMap", "-job"},
 };
 
 bool is_of_job(const json& object, const std::string& job) {
@@ -54,7 +54,7 @@ ApiError error_of(std::string message) {
 ApiResult<bool> is_there(Client& client, const ObjectRef& ref, const std::string& job) {
   const auto object = client.get(ref);
   if (object.ok()) return is_of_job(*object, job);
-  if (object.error().is_not_found() || object.error().is_forbidden()) return false;
+  if (object.error().is_not_found() || object.error().status == 403) return false;
   return object.error();
 }
 
