@@ -301,7 +301,7 @@ class TreeReader {
                   fmt::format("a single value of {}, the limit is {}", format_bytes(value.size()),
                               format_bytes(limits_.scalar_bytes)));
     }
-    if (has_control_character(value)) {
+    if (!limits_.aliases && has_control_character(value)) {
       return fail(event.place(), "a value contains a control character");
     }
     const bool is_text = event.tag() == "tag:yaml.org,2002:str" || event.tag() == "!";

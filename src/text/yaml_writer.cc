@@ -49,18 +49,51 @@ bool is_plain(std::string_view text) {
   return true;
 }
 
+// A character that readers of YAML refuse, or take for the end of a line: control characters, the
+// line and paragraph separators, a byte order mark. No bytes: the text begins with none.
+struct Special {
+  size_t bytes = 0;
+  unsigned code = 0;
+};
+
+Special special_at(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned first = byte(0);
+  const bool is_control = (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
+  if (is_control && !text.empty()) return {1, first};
+  if (first == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0) return {2, byte(1)};
+  const bool separates = byte(2) == 0xa8 || byte(2) == 0xa9;
+  if (first == 0xe2 && byte(1) == 0x80 && separates) return {3, 0x2000 | (byte(2) & 0x3f)};
+  if (first == 0xef && byte(1) == 0xbb && byte(2) == 0xbf) return {3, 0xfeff};
+  if (first == 0xef && byte(1) == 0xbf && byte(2) >= 0xbe) return {3, 0xff40 + byte(2)};
+  return {};
+}
+
+bool has_special(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (special_at(text.substr(i)).bytes > 0) return true;
+  }
+  return false;
+}
+
 std::string quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  while (!text.empty()) {
+    const char c = text.front();
+    const Special special = special_at(text);
+    text.remove_prefix(std::max<size_t>(special.bytes, 1));
+    if (special.bytes > 0) {
+      out += special.code < 0x100 ? fmt::format("\\x{:02x}", special.code)
+                                  : fmt::format("\\u{:04x}", special.code);
+    } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
     } else if (c == '\n') {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     } else {
       out += c;
     }
@@ -72,9 +105,7 @@ std::string quoted(std::string_view text) {
 // that begins with a blank, which would set the depth of the block.
 bool fits_block(std::string_view text) {
   if (text.find('\n') == text.npos || text.front() == ' ' || text.front() == '\n') return false;
-  return std::ranges::none_of(text, [](char c) {
-    return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-  });
+  return !has_special(text);
 }
 
 std::string block(std::string_view text, size_t depth) {
@@ -156,7 +187,8 @@ const Yaml* Yaml::find(std::string_view key) const {
 void Yaml::write_comment(std::string& out, size_t depth) const {
   const size_t width = kColumns > depth + 22 ? kColumns - depth - 2 : 20;
   for (const std::string& line : broken(comment_, width)) {
-    out += std::string(depth, ' ') + "# " + line + "\n";
+    // A comment that ends before its line would go on as YAML.
+    out += std::string(depth, ' ') + "# " + (has_special(line) ? quoted(line) : line) + "\n";
   }
 }
 

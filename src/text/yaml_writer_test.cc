@@ -87,6 +87,22 @@ TEST(YamlWriter, ControlCharactersAreEscaped) {
   EXPECT_EQ(Yaml("a\x01\nb").write(), "\"a\\x01\\nb\"\n");
 }
 
+TEST(YamlWriter, NoCharacterEndsALineBeforeItsTime) {
+  EXPECT_EQ(Yaml("a\u2028b\n").write(), "\"a\\u2028b\\n\"\n");
+  // NEL, a C1 control character, separators, a byte order mark, no character.
+  for (const char* text : {"a\xc2\x85\nb", "a\xc2\x9f\nb", "a\u2028b\nc", "a\u2029\nb",
+                           "\xef\xbb\xbf"
+                           "a\nb",
+                           "a\xef\xbf\xbe\nb", "a\rb\nc"}) {
+    Yaml root;
+    root.set("key", text, std::string("about ") + text).set("next", "x");
+    const ParsedYaml parsed = parse_documents(root.write(), "test", {.aliases = true});
+    ASSERT_EQ(parsed.documents.size(), 1u) << root.write();
+    EXPECT_EQ(parsed.documents[0].keys.size(), 2u) << root.write();
+    EXPECT_EQ(parsed.documents[0].find("key")->text, text) << root.write();
+  }
+}
+
 TEST(YamlWriter, SettingAKeyAgainReplacesItsValue) {
   Yaml root;
   root.set("a", 1).set("b", 2).set("a", 3);
