@@ -1,55 +1,31 @@
 #include "check/check.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 
 #include "causes/report.h"
 #include "check/limits.h"
 #include "check/probe.h"
+#include "render/gpu_model.h"
 
 namespace shanty::check {
 namespace {
 
 constexpr const char* kProduct = "nvidia.com/gpu.product";
 
-// "a100-80g" -> "a100", "80g".
-std::vector<std::string> words_of(const std::string& model) {
-  std::vector<std::string> words(1);
-  for (const char c : model) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else if (!words.back().empty()) {
-      words.emplace_back();
-    }
-  }
-  if (words.back().empty()) words.pop_back();
-  return words;
-}
-
-// All words of the user's model stand in the product: "80g" in "80gb".
-bool is_model(const std::string& product, const std::string& model) {
-  const std::vector<std::string> of_product = words_of(product);
-  return std::ranges::all_of(words_of(model), [&](const std::string& word) {
-    return std::ranges::any_of(of_product,
-                               [&](const std::string& each) { return each.starts_with(word); });
-  });
-}
-
 void narrow_to_model(const Snapshot& snapshot, Workload& workload) {
   if (workload.gpu_model.empty()) return;
-  std::set<std::string> products;
-  bool any_label = false;
+  std::set<std::string> labels;
   for (const NodeFacts& node : snapshot.nodes) {
     const auto found = node.fit.labels.find(kProduct);
-    if (found == node.fit.labels.end()) continue;
-    any_label = true;
-    if (is_model(found->second, workload.gpu_model)) products.insert(found->second);
+    if (found != node.fit.labels.end()) labels.insert(found->second);
   }
-  if (!any_label) return;
-  LabelNeed need{.key = kProduct, .values = {products.begin(), products.end()}};
-  if (products.empty()) need.values = {workload.gpu_model};
+  if (labels.empty()) return;
+  KubernetesOffer offer;
+  for (const std::string& label : labels) offer.gpu_models.push_back({.product = label});
+  LabelNeed need{.key = kProduct, .values = gpu_products(workload.gpu_model, offer)};
+  if (need.values.empty()) need.values = {workload.gpu_model};
   if (workload.request.needs.empty()) workload.request.needs.emplace_back();
   for (auto& set : workload.request.needs) set.push_back(need);
 }
@@ -98,7 +74,14 @@ CheckReport evaluate_pending(const Snapshot& snapshot, Workload workload,
                      .unread = snapshot.unread,
                      .context = snapshot.context,
                      .now_unix_s = snapshot.now_unix_s};
-  if (report.workload.claims_devices) {
+  FitRequest request = report.workload.request;
+  bool claims = report.workload.claims_devices;
+  for (FitGroup& group : request.groups) {
+    const size_t left_out = std::erase_if(
+        group.per_pod, [&](const auto& each) { return snapshot.gives_by_claims(each.first); });
+    claims = claims || left_out > 0;
+  }
+  if (claims) {
     report.unread.emplace_back(
         "devices that the pods get by claims of resource.k8s.io: whether enough are free is not "
         "counted");
@@ -106,7 +89,7 @@ CheckReport evaluate_pending(const Snapshot& snapshot, Workload workload,
   if (report.workload.request.groups.empty()) {
     report.fit.fits = true;  // nothing asks for room any more
   } else {
-    report.fit = compute_fit(nodes, snapshot.pods, report.workload.request);
+    report.fit = compute_fit(nodes, snapshot.pods, request);
     const ProbeInput input{snapshot, report.workload, report.fit};
     for (size_t i = 0; i < kProbeCount; ++i) kProbes[i].run(input, report.findings);
     consider_limits(snapshot, report.workload, report.fit);

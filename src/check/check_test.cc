@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "causes/catalogue.h"
+#include "check/own_objects.h"
 #include "check/pending.h"
 
 namespace shanty::check {
@@ -129,6 +130,17 @@ TEST(Check, FindsGpusThatNobodyOffers) {
   EXPECT_THAT(only(evaluate(sick, two_pods()), "GPU051").subject.nodes, ElementsAre("a"));
 }
 
+TEST(Check, CountsNoGpusThatAreGivenByClaims) {
+  Snapshot snapshot = cluster();
+  snapshot.nodes = {node("a", 0), node("b", 0)};
+  snapshot.device_resources = {kGpu};
+  const CheckReport report = evaluate(snapshot, two_pods());
+  EXPECT_TRUE(report.fits()) << report_text(report, false, 0);
+  EXPECT_THAT(report.unread, Contains(HasSubstr("is not counted")));
+  snapshot.nodes[0] = node("a", 4);  // the device plugin of one node is there
+  EXPECT_FALSE(evaluate(snapshot, two_pods()).fits());
+}
+
 TEST(Check, WarnsOfMixedModelsAndDrivers) {
   Snapshot mixed = cluster();
   mixed.nodes[0].fit.labels["nvidia.com/gpu.product"] = "NVIDIA-A100-SXM4-80GB";
@@ -148,6 +160,8 @@ TEST(Check, TakesOnlyTheModelThatTheUserNames) {
   workload.request.groups[0].pods = 1;
   const CheckReport one = evaluate(mixed, workload);
   EXPECT_TRUE(one.fits()) << report_text(one, false, 0);
+  workload.gpu_model = "a10";
+  EXPECT_THAT(codes(evaluate(mixed, workload)), Contains("SCHED054"));
   workload.gpu_model = "b200";
   EXPECT_THAT(codes(evaluate(mixed, workload)), Contains("SCHED054"));
 }
@@ -222,6 +236,121 @@ TEST(Check, LooksAtQuotasAndLimits) {
               HasSubstr("at most 16 cpu"));
 }
 
+TEST(Check, LooksAtTheLimitsThatAQuotaCounts) {
+  Snapshot snapshot = cluster();
+  snapshot.quotas = {{.name = "q", .hard = {{"limits.cpu", 100'000}}}};
+  Workload workload = two_pods();
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());  // the pods have none
+  workload.request.groups[0].limits = {{"cpu", 64'000}};
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("SCHED056"));
+}
+
+TEST(Check, LooksOnlyAtQuotasThatCountThePods) {
+  Snapshot snapshot = cluster();
+  snapshot.quotas = {{.name = "q", .hard = {{"requests.nvidia.com/gpu", 8}}}};
+  Workload workload = two_pods();
+  workload.priority_class = "high";
+  const auto with = [&](std::vector<QuotaScope> scopes) {
+    snapshot.quotas[0].scopes = std::move(scopes);
+    return codes(evaluate(snapshot, workload));
+  };
+  EXPECT_THAT(with({{"Terminating"}}), IsEmpty());
+  EXPECT_THAT(with({{"NotTerminating"}, {"NotBestEffort"}}), ElementsAre("SCHED056"));
+  EXPECT_THAT(with({{"BestEffort"}}), IsEmpty());
+  EXPECT_THAT(with({{"PriorityClass", "In", {"low"}}}), IsEmpty());
+  EXPECT_THAT(with({{"PriorityClass", "NotIn", {"low"}}}), ElementsAre("SCHED056"));
+  EXPECT_THAT(with({{"PriorityClass", "Exists"}}), ElementsAre("SCHED056"));
+  EXPECT_EQ(only(evaluate(snapshot, workload), "SCHED056").severity, Severity::kError);
+  EXPECT_THAT(with({{"CrossNamespacePodAffinity"}}), ElementsAre("SCHED056"));
+  EXPECT_LT(only(evaluate(snapshot, workload), "SCHED056").confidence, 1);
+}
+
+TEST(Check, LeavesBoundsToTheServerOnceItHasSeenThePods) {
+  Snapshot snapshot = cluster();
+  snapshot.limits = {{.name = "l", .type = "Container", .most = {{"cpu", 16000}}}};
+  Workload workload = two_pods();
+  workload.request.groups[0].containers = 2;  // of 16 CPUs each, perhaps
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  workload.request.groups[0].containers = 1;
+  snapshot.pods_tried = true;
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  snapshot.refusals = {{.object = "Job llm",
+                        .message = "maximum cpu usage per Container is 16, but limit is 32",
+                        .is_limit_range = true}};
+  EXPECT_THAT(only(evaluate(snapshot, workload), "SCHED057").message, HasSubstr("pods of Job llm"));
+}
+
+kube::ApiError refused(int status, const std::string& detail) {
+  return {{"cannot create pods: " + detail}, status, status == 403 ? "Forbidden" : "", detail};
+}
+
+TEST(Refusals, AreThoseThatKeepPodsFromBeingMade) {
+  const auto refusal = refusal_of_pod(
+      refused(403,
+              "pods \"check-x\" is forbidden: error looking up service account ml/trainer: "
+              "serviceaccount \"trainer\" not found"),
+      {});
+  ASSERT_TRUE(refusal);
+  EXPECT_THAT(refusal->message, testing::StartsWith("error looking up service account"));
+  EXPECT_TRUE(refusal_of_pod(refused(403,
+                                     "pods \"x\" is forbidden: failed quota: q: must specify "
+                                     "limits.cpu for: t"),
+                             {}));
+  EXPECT_TRUE(refusal_of_pod(
+      refused(400, "admission webhook \"v.kyverno.svc\" denied the request: no"), {}));
+  EXPECT_TRUE(refusal_of_pod(
+                  refused(403, "pods \"x\" is forbidden: violates PodSecurity \"restricted\""), {})
+                  ->is_pod_security);
+  EXPECT_TRUE(refusal_of_pod(refused(403,
+                                     "pods \"x\" is forbidden: maximum memory usage per "
+                                     "Container is 1Gi, but limit is 2Gi"),
+                             {})
+                  ->is_limit_range);
+}
+
+TEST(Refusals, AreNotWhatIsJudgedElsewhereOrMadeWithTheJob) {
+  const json account = {{"kind", "ServiceAccount"}, {"metadata", {{"name", "trainer"}}}};
+  EXPECT_FALSE(refusal_of_pod(
+      refused(403,
+              "error looking up service account ml/trainer: serviceaccount \"trainer\" not "
+              "found"),
+      {account}));
+  for (const char* text : {"pods is forbidden: User \"me\" cannot create resource \"pods\"",
+                           "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1",
+                           "pods \"x\" is forbidden: no PriorityClass with name high was found"}) {
+    EXPECT_FALSE(refusal_of_pod(refused(403, text), {})) << text;
+  }
+  EXPECT_FALSE(refusal_of_pod(refused(422, "Pod \"x\" is invalid: image: Required value"), {}));
+}
+
+TEST(OwnObjects, AreNotMissed) {
+  Snapshot snapshot = cluster();
+  snapshot.namespace_exists = false;
+  snapshot.priority_classes = {{.name = "low"}};
+  Workload workload = two_pods();
+  workload.claims = {{"ckpt", false, true}};
+  workload.pull_secrets = {"registry"};
+  workload.priority_class = "high";
+  const auto object = [](const char* kind, const char* name, json spec = json::object()) {
+    return json{{"kind", kind}, {"metadata", {{"name", name}}}, {"spec", std::move(spec)}};
+  };
+  const CheckReport before = evaluate(snapshot, workload);
+  for (const char* code : {"SCHED059", "STO050", "IMG050"}) {
+    EXPECT_THAT(codes(before), Contains(code));
+  }
+  add_own_objects(
+      {object("Namespace", "ml"), object("PriorityClass", "high"), object("Secret", "registry"),
+       object("PersistentVolumeClaim", "ckpt", {{"accessModes", {"ReadWriteMany"}}})},
+      snapshot);
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  Snapshot once = cluster();
+  add_own_objects({object("PersistentVolumeClaim", "ckpt", {{"accessModes", {"ReadWriteOnce"}}})},
+                  once);
+  workload = two_pods();
+  workload.claims = {{"ckpt", false, true}};
+  EXPECT_THAT(codes(evaluate(once, workload)), ElementsAre("STO051"));
+}
+
 ClusterQueueFacts queue_of(const std::string& name, int64_t nominal, int64_t used) {
   ClusterQueueFacts queue{.name = name};
   queue.quotas = {{.flavor = "f", .resource = kGpu, .nominal = nominal, .used = used},
@@ -253,6 +382,58 @@ TEST(Check, FollowsAQueueOfKueueToItsQuota) {
   EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG053"));
   snapshot.cluster_queues[0].stopped = true;
   EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG052"));
+}
+
+TEST(Check, CountsOnlyWhatACohortLends) {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.push_back({"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", true});
+  snapshot.local_queues = {{.name = "team", .cluster_queue = "cq"}};
+  snapshot.cluster_queues = {queue_of("cq", 8, 0), queue_of("other", 16, 0)};
+  snapshot.cluster_queues[0].cohort = snapshot.cluster_queues[1].cohort = "all";
+  Workload workload = two_pods();
+  workload.kueue_queue = "team";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  snapshot.cluster_queues[1].quotas[0].lend = 4;
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG053"));
+  snapshot.cluster_queues[1].quotas[0].lend = 8;
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  snapshot.cluster_queues[1].quotas[0].used = 12;
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG054"));
+}
+
+TEST(Check, LooksAtTheFlavorsOfTheNodesThatTheJobAsksFor) {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.push_back({"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", true});
+  snapshot.local_queues = {{.name = "team", .cluster_queue = "cq"}};
+  snapshot.cluster_queues = {queue_of("cq", 16, 16)};
+  snapshot.cluster_queues[0].quotas.push_back({.flavor = "a100", .resource = kGpu, .nominal = 16});
+  snapshot.flavors = {
+      {.name = "f", .node_labels = {{"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"}}},
+      {.name = "a100", .node_labels = {{"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"}}}};
+  Workload workload = two_pods();
+  workload.kueue_queue = "team";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  workload.request.needs = {{{.key = "nvidia.com/gpu.product", .values = {"NVIDIA-H100-80GB-HBM3"}},
+                             {.key = "unknown.to/flavors", .op = "DoesNotExist"}}};
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG054"));
+  workload.request.needs.clear();
+  workload.asks_topology = true;
+  EXPECT_THAT(only(evaluate(snapshot, workload), "GANG053").message, HasSubstr("topologyName"));
+  snapshot.flavors[0].topology = "racks";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+}
+
+TEST(Check, CountsWhatVolcanosQueueHolds) {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.push_back({"scheduling.volcano.sh", "v1beta1", "Queue", "queues", false});
+  snapshot.volcano_queues = {
+      {.name = "default", .state = "Open", .capability = {{kGpu, 16}}, .allocated = {{kGpu, 8}}}};
+  Workload workload = two_pods();
+  workload.volcano_queue = "default";
+  EXPECT_EQ(only(evaluate(snapshot, workload), "GANG055").severity, Severity::kWarning);
+  EXPECT_FALSE(evaluate(snapshot, workload).fits());
+  snapshot.volcano_queues[0].allocated.clear();
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
 }
 
 TEST(Check, LooksAtVolcanosQueue) {
@@ -375,6 +556,40 @@ TEST(Pending, AsksForWhatHasNoNodeYet) {
   placed["nodeName"] = "a";
   const Waiting waiting{.pods = {pod("p", json::object(), spec), pod("q", json::object(), placed)}};
   EXPECT_EQ(waiting_workload(waiting, "llm", "ml").pods(), 1U);
+}
+
+TEST(Pending, CountsPodsThatAreYetToComeOnce) {
+  const json pod_template = {
+      {"spec", {{"containers", {{{"name", "node"}, {"resources", {{"limits", {{kGpu, "8"}}}}}}}}}}};
+  const auto owned = [](const char* kind, const char* name) {
+    return json{{"name", name}, {"kind", kind}};
+  };
+  const json train_job = {{"apiVersion", "trainer.kubeflow.org/v1alpha1"},
+                          {"kind", "TrainJob"},
+                          {"metadata", {{"name", "x"}}},
+                          {"spec", {{"trainer", {{"numNodes", 2}}}}}};
+  const json job_set = {
+      {"apiVersion", "jobset.x-k8s.io/v1alpha2"},
+      {"kind", "JobSet"},
+      {"metadata", {{"name", "x"}, {"ownerReferences", {owned("TrainJob", "x")}}}},
+      {"spec",
+       {{"replicatedJobs",
+         {{{"name", "node"},
+           {"template", {{"spec", {{"parallelism", 2}, {"template", pod_template}}}}}}}}}}};
+  const json job = {
+      {"apiVersion", "batch/v1"},
+      {"kind", "Job"},
+      {"metadata", {{"name", "x-node-0"}, {"ownerReferences", {owned("JobSet", "x")}}}},
+      {"spec", {{"parallelism", 2}, {"template", pod_template}}}};
+  const Workload all = waiting_workload({.deciders = {job, train_job, job_set}}, "x", "ml");
+  EXPECT_EQ(all.pods(), 2U);
+  EXPECT_EQ(all.total().at(kGpu), 16);
+  EXPECT_EQ(waiting_workload({.deciders = {job}}, "x", "ml").pods(), 2U);
+  const json volcano = {{"apiVersion", "batch.volcano.sh/v1alpha1"},
+                        {"kind", "Job"},
+                        {"metadata", {{"name", "v"}}},
+                        {"spec", {{"tasks", {{{"replicas", 3}, {"template", pod_template}}}}}}};
+  EXPECT_EQ(waiting_workload({.deciders = {volcano}}, "v", "ml").pods(), 3U);
 }
 
 TEST(Pending, HasNothingToSayOfPodsThatHaveTheirNodes) {

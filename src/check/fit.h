@@ -26,6 +26,7 @@ struct Toleration {
   bool exists = false;
   std::string value;
   std::string effect;  // empty: all
+  friend bool operator==(const Toleration&, const Toleration&) = default;
 };
 bool tolerates(const std::vector<Toleration>& tolerations, const Taint& taint);
 
@@ -34,6 +35,7 @@ struct LabelNeed {
   std::string key;
   std::string op = "In";
   std::vector<std::string> values;
+  friend bool operator==(const LabelNeed&, const LabelNeed&) = default;
 };
 bool meets(const std::map<std::string, std::string>& labels, const LabelNeed& need);
 // All needs of one of the sets; no sets: anything does.
@@ -79,11 +81,23 @@ struct FitPod {
   int64_t priority = 0;
 };
 
+// On which nodes pods may run.
+struct FitPlacement {
+  std::vector<std::vector<LabelNeed>> needs;
+  std::vector<Toleration> tolerations;
+  std::string topology_label;
+  friend bool operator==(const FitPlacement&, const FitPlacement&) = default;
+};
+
 // Pods that are alike.
 struct FitGroup {
   std::string name;
   uint64_t pods = 1;
   Amounts per_pod;
+  Amounts limits = {};    // of a pod, for quotas
+  size_t containers = 1;  // of a pod
+  // Of other groups than the first: nothing, when they may run where its pods may.
+  std::optional<FitPlacement> placement = std::nullopt;
 };
 
 struct FitRequest {

@@ -115,6 +115,10 @@ FitSpace::FitSpace(const std::vector<FitNode>& nodes, const std::vector<FitPod>&
     domain_names_ = {""};
     domain_of_.assign(nodes.size(), 0);
   }
+  for (const FitGroup& group : request.groups) {
+    own_usable_.push_back(group.placement ? usable_by(nodes, *group.placement)
+                                          : std::vector<char>());
+  }
   free_ = all_;
   for (size_t p = 0; p < pods.size(); ++p) {
     const size_t place = place_of_[p];
@@ -125,6 +129,19 @@ FitSpace::FitSpace(const std::vector<FitNode>& nodes, const std::vector<FitPod>&
       if (place < nodes.size()) free_[place * names_.size() + column] -= amount;
     }
   }
+}
+
+std::vector<char> FitSpace::usable_by(const std::vector<FitNode>& nodes,
+                                      const FitPlacement& own) const {
+  std::vector<char> usable;
+  for (const FitNode& node : nodes) {
+    const bool tolerated = std::ranges::all_of(node.taints, [&](const Taint& taint) {
+      return taint.effect == "PreferNoSchedule" || tolerates(own.tolerations, taint);
+    });
+    const bool may = node.ready && !node.cordoned && tolerated && meets_any(node.labels, own.needs);
+    usable.push_back(may ? 1 : 0);
+  }
+  return usable;
 }
 
 std::vector<int64_t> FitSpace::asks_of(const FitGroup& group) const {
@@ -172,12 +189,15 @@ uint64_t FitSpace::fill(const std::vector<size_t>& members, const FitRequest& re
                         Ground& ground) const {
   uint64_t placed = 0;
   std::vector<uint64_t> slots(members.size());
-  for (const FitGroup& group : request.groups) {
+  for (size_t g = 0; g < request.groups.size(); ++g) {
+    const FitGroup& group = request.groups[g];
     const std::vector<int64_t> asks = asks_of(group);
     uint64_t left = group.pods;
-    const bool has_rules = &group == &request.groups.front() && neighbours_.any();
+    const bool has_rules = g == 0 && neighbours_.any();
+    const bool has_own_place = g > 0 && !own_usable_[g].empty();
+    const std::vector<char>& usable = has_own_place ? own_usable_[g] : ground.usable;
     const auto slots_at = [&](size_t index) {
-      if (ground.usable[index] == 0) return uint64_t{0};
+      if (usable[index] == 0) return uint64_t{0};
       int64_t most = INT64_MAX;
       const int64_t* amounts = &ground.free[index * asks.size()];
       for (size_t column = 0; column < asks.size(); ++column) {
@@ -188,10 +208,14 @@ uint64_t FitSpace::fill(const std::vector<size_t>& members, const FitRequest& re
     };
     if (has_rules) {
       for (size_t k = 0; k < members.size(); ++k) slots[k] = slots_at(members[k]);
-      neighbours_.limit(ground.neighbours, ground.usable, members, slots);
+      neighbours_.limit(ground.neighbours, ground.usable, members, left, slots);
     }
-    for (size_t k = 0; k < members.size() && left > 0; ++k) {
-      const size_t index = members[k];
+    // A group of its own place keeps to the topology of the first only where it says so too.
+    const bool is_bound =
+        !has_own_place || group.placement->topology_label == request.topology_label;
+    const std::vector<size_t>& places = is_bound ? members : everywhere_;
+    for (size_t k = 0; k < places.size() && left > 0; ++k) {
+      const size_t index = places[k];
       const uint64_t taken = std::min(left, has_rules ? slots[k] : slots_at(index));
       if (taken == 0) continue;
       int64_t* amounts = &ground.free[index * asks.size()];
@@ -224,7 +248,13 @@ FitSpace::Placed FitSpace::place(const Variation& variation) const {
   if (variation.any_place) {
     best.pods = fill(everywhere_, request, ground);
   } else {
+    // Domains share no nodes, but groups with a place of their own may reach beyond them.
+    const bool overlaps =
+        domains_.size() > 1 &&
+        std::ranges::any_of(own_usable_, [](const auto& own) { return !own.empty(); });
+    const Ground untouched = overlaps ? ground : Ground();
     for (size_t domain = 0; domain < domains_.size(); ++domain) {
+      if (overlaps) ground = untouched;
       const uint64_t pods = fill(domains_[domain], request, ground);
       if (domain == 0 || pods > best.pods) best = {pods, false, domain};
       if (pods == wanted) break;

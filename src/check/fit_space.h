@@ -61,6 +61,8 @@ class FitSpace {
  private:
   uint64_t slots_in(const std::vector<int64_t>& amounts, size_t index, const FitGroup& group) const;
   struct Ground;  // what a variation leaves
+  // By node: whether pods of a group with a placement of its own may run there.
+  std::vector<char> usable_by(const std::vector<FitNode>& nodes, const FitPlacement& own) const;
   uint64_t fill(const std::vector<size_t>& members, const FitRequest& request,
                 Ground& ground) const;
   std::vector<int64_t> asks_of(const FitGroup& group) const;
@@ -76,7 +78,8 @@ class FitSpace {
   std::vector<std::string> domain_names_;
   std::vector<std::vector<size_t>> domains_;
   std::vector<size_t> everywhere_;
-  Neighbours neighbours_;  // last: it is made of the others
+  std::vector<std::vector<char>> own_usable_;  // by group; empty: as the first
+  Neighbours neighbours_;                      // last: it is made of the others
 };
 
 }  // namespace shanty::check

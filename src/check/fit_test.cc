@@ -75,6 +75,36 @@ TEST(Fit, FitsWhereThereIsRoom) {
   EXPECT_TRUE(compute_fit(gpu_nodes(1), {}, request_of(2, 4)).fits);
 }
 
+// A head of four CPUs beside two workers of eight GPUs.
+FitRequest with_head(FitPlacement head) {
+  FitRequest request = request_of(2);
+  request.groups[0].per_pod["cpu"] = 96000;
+  request.needs = {{{.key = "gpu", .values = {"h100"}}}};
+  request.groups.push_back(
+      {.name = "head", .pods = 1, .per_pod = {{"cpu", 4000}}, .placement = std::move(head)});
+  return request;
+}
+
+TEST(Fit, PlacesEachGroupWhereItMayRun) {
+  std::vector<FitNode> nodes = gpu_nodes(2);
+  EXPECT_FALSE(compute_fit(nodes, {}, with_head({})).fits);  // the workers take all CPUs
+  nodes.push_back({.name = "cpu", .allocatable = {{"cpu", 8000}, {"pods", 110}}});
+  EXPECT_TRUE(compute_fit(nodes, {}, with_head({})).fits);
+  const FitPlacement elsewhere{.needs = {{{.key = "pool", .values = {"system"}}}}};
+  EXPECT_FALSE(compute_fit(nodes, {}, with_head(elsewhere)).fits);
+  nodes.back().labels["pool"] = "system";
+  nodes.back().taints = {{"system", "", "NoSchedule"}};
+  EXPECT_FALSE(compute_fit(nodes, {}, with_head(elsewhere)).fits);
+  FitPlacement tolerant = elsewhere;
+  tolerant.tolerations = {{.key = "system", .exists = true}};
+  EXPECT_TRUE(compute_fit(nodes, {}, with_head(tolerant)).fits);
+  FitRequest together = with_head(tolerant);
+  together.topology_label = "rack";
+  EXPECT_TRUE(compute_fit(nodes, {}, together).fits);  // the head needs no rack
+  together.groups[1].placement->topology_label = "rack";
+  EXPECT_FALSE(compute_fit(nodes, {}, together).fits);
+}
+
 TEST(Fit, SaysHowManyPodsFewerFit) {
   const Fit fit = compute_fit(gpu_nodes(3), {}, request_of(4));
   EXPECT_FALSE(fit.fits);
@@ -258,6 +288,34 @@ TEST(Fit, SpreadsPodsAsEvenlyAsAsked) {
   EXPECT_EQ(compute_fit(nodes, {}, request).placed, 1U);
   for (FitNode& node : nodes) node.labels.erase("rack");
   EXPECT_EQ(compute_fit(nodes, {}, request).placed, 0U);
+}
+
+TEST(Fit, KeepsSeveralRulesAtOnce) {
+  // Racks a a b, feeds x y x: only the second node and the third share neither.
+  std::vector<FitNode> nodes = gpu_nodes(3);
+  const char* racks[] = {"a", "a", "b"};
+  const char* feeds[] = {"x", "y", "x"};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].labels["rack"] = racks[i];
+    nodes[i].labels["feed"] = feeds[i];
+  }
+  FitRequest request = apart_by("rack", request_of(2));
+  request.apart.push_back(request.apart.front());
+  request.apart.back().topology_key = "feed";
+  EXPECT_TRUE(compute_fit(nodes, {}, request).fits);
+  request.groups[0].pods = 3;
+  EXPECT_EQ(compute_fit(nodes, {}, request).placed, 2U);
+}
+
+TEST(Fit, CountsWhatOneRuleLeavesForAnother) {
+  // One pod a rack, evenly over the zones: zone 1 has a rack, zone 2 has three.
+  std::vector<FitNode> nodes = gpu_nodes(8, 2);
+  for (size_t i = 0; i < nodes.size(); ++i) nodes[i].labels["zone"] = i < 2 ? "1" : "2";
+  FitRequest request = apart_by("rack", request_of(4));
+  request.spread = spread_by("zone", request).spread;
+  EXPECT_EQ(compute_fit(nodes, {}, request).placed, 3U);  // one in zone 1, two in zone 2
+  request.spread[0].max_skew = 2;
+  EXPECT_TRUE(compute_fit(nodes, {}, request).fits);
 }
 
 TEST(Fit, SaysWhomTheSchedulerWouldPreempt) {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "check/neighbours.h"
 #include "check/objects.h"
+#include "check/trainer.h"
 #include "render/local_code.h"
 #include "render/render.h"
 #include "text/diagnostic.h"
@@ -23,21 +26,42 @@ constexpr YamlLimits kLimits = {.bytes = size_t{16} << 20,
                                 .depth = 64,
                                 .nodes = 500'000,
                                 .scalar_bytes = size_t{1} << 20,
-                                .documents = 1000};
+                                .documents = 1000,
+                                .aliases = true};
 constexpr int64_t kMostPods = 1'000'000;
 // Stands where the job's token would: the objects are only tried.
 constexpr const char* kNoToken = "checked-and-never-stored-0123456789";
 
+std::optional<bool> flag(std::string_view text) {
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  return std::nullopt;
+}
+
+// As kubectl reads them: 0755, 0o755 and 0x1ed are one number.
+std::optional<int64_t> integer(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  int base = 10;
+  if (text.size() > 1 && text[0] == '0') {
+    const bool is_hex = text[1] == 'x';
+    base = is_hex ? 16 : 8;
+    text.remove_prefix(is_hex || text[1] == 'o' ? 2 : 1);
+  }
+  int64_t value = 0;
+  if (text.empty() || text[0] == '-') return std::nullopt;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value, base);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return negative ? -value : value;
+}
+
 json scalar(const YamlNode& node) {
   const std::string& text = node.text;
   if (node.is_quoted) return text;
-  if (text == "true" || text == "false") return text == "true";
+  if (const auto is_true = flag(text)) return *is_true;
+  if (const auto whole = integer(text)) return *whole;
   const char* end = text.data() + text.size();
-  int64_t integer = 0;
-  if (const auto parsed = std::from_chars(text.data(), end, integer);
-      parsed.ec == std::errc() && parsed.ptr == end) {
-    return integer;
-  }
   double real = 0;
   const bool like_number = text.find_first_not_of("0123456789+-.eE") == std::string::npos &&
                            text.find_first_of("0123456789") != std::string::npos;
@@ -53,7 +77,11 @@ uint64_t count_of(const json& object, const char* name, int64_t fallback = 1) {
       std::clamp<int64_t>(json_int64(object, name, fallback), 0, kMostPods));
 }
 
-std::string text_at(const json& map, const char* name) { return json_string(map, name); }
+// Of a batch Job, at one time.
+uint64_t pods_of_job(const json& spec) {
+  const uint64_t parallel = count_of(spec, "parallelism");
+  return std::min(parallel, count_of(spec, "completions", static_cast<int64_t>(parallel)));
+}
 
 // Gathers what the pod templates of one workload say.
 class Gatherer {
@@ -65,21 +93,29 @@ class Gatherer {
   void add_template(const std::string& name, uint64_t pods, const json& pod_template) {
     if (pods == 0) return;
     const json& spec = child(pod_template, "spec");
-    add_group({.name = name, .pods = pods, .per_pod = pod_requests(spec)}, spec,
-              child(pod_template, "metadata"));
-    if (is_heaviest_) {
-      workload_.request.labels = read_labels(pod_template);
-      workload_.request.labels.insert(given_labels_.begin(), given_labels_.end());
-      workload_.request.apart = read_apart(spec, workload_.request.labels);
-      workload_.request.spread = read_spread(spec, workload_.request.labels);
+    std::map<std::string, std::string> labels = read_labels(pod_template);
+    labels.insert(given_labels_.begin(), given_labels_.end());
+    FitGroup group{.name = name,
+                   .pods = pods,
+                   .per_pod = pod_requests(spec),
+                   .limits = pod_limits(spec),
+                   .containers = items(spec, "containers").size()};
+    group.placement = placement_of(spec, child(pod_template, "metadata"), labels);
+    if (add_group(std::move(group))) {
+      workload_.request.apart = read_apart(spec, labels);
+      workload_.request.spread = read_spread(spec, labels);
+      workload_.request.labels = std::move(labels);
     }
+    // A pod may mount one claim twice, which makes it no more than one pod.
+    std::map<std::string, bool> read_only;
     for (const json& volume : items(spec, "volumes")) {
       const json& claim = child(volume, "persistentVolumeClaim");
       const std::string claim_name = json_string(claim, "claimName");
       if (claim_name.empty()) continue;
-      const bool read_only = json_bool(claim, "readOnly") || mounts_read_only(spec, volume);
-      add_claim({claim_name, read_only, pods > 1});
+      bool& only_reads = read_only.emplace(claim_name, true).first->second;
+      only_reads = only_reads && (json_bool(claim, "readOnly") || mounts_read_only(spec, volume));
     }
+    for (const auto& [claim, only_reads] : read_only) add_claim({claim, only_reads, pods > 1});
     if (!items(spec, "resourceClaims").empty()) workload_.claims_devices = true;
     for (const json& secret : items(spec, "imagePullSecrets")) {
       add_once(workload_.pull_secrets, json_string(secret, "name"));
@@ -89,29 +125,37 @@ class Gatherer {
     }
     take_first(workload_.scheduler, json_string(spec, "schedulerName"));
     take_first(workload_.priority_class, json_string(spec, "priorityClassName"));
-  }
-
-  void add_group(FitGroup group, const json& spec, const json& metadata) {
-    FitRequest& request = workload_.request;
-    is_heaviest_ =
-        request.groups.empty() || accelerators(group) > accelerators(request.groups.front());
-    if (is_heaviest_) {
-      request.tolerations = tolerations_of(spec);
-      request.needs = needs_of(spec);
-      request.topology_label =
-          text_at(child(metadata, "annotations"), "kueue.x-k8s.io/podset-required-topology");
-      if (request.topology_label.empty()) request.topology_label = packs_into(spec);
+    if (json_int64(spec, "activeDeadlineSeconds") > 0) workload_.has_deadline = true;
+    for (const auto& [key, value] : child(child(pod_template, "metadata"), "annotations").items()) {
+      if (key.starts_with("kueue.x-k8s.io/podset-") && key.ends_with("-topology")) {
+        workload_.asks_topology = true;
+      }
     }
-    for (FitGroup& known : request.groups) {
-      if (known.per_pod != group.per_pod) continue;
-      known.pods += group.pods;
-      return;
-    }
-    request.groups.insert(is_heaviest_ ? request.groups.begin() : request.groups.end(),
-                          std::move(group));
   }
 
  private:
+  // True when it is the heaviest until now, whose rules are the request's.
+  bool add_group(FitGroup group) {
+    std::vector<FitGroup>& groups = workload_.request.groups;
+    const bool is_heaviest = groups.empty() || accelerators(group) > accelerators(groups.front());
+    for (FitGroup& known : groups) {
+      if (known.per_pod != group.per_pod || known.placement != group.placement) continue;
+      known.pods += group.pods;
+      return false;
+    }
+    groups.insert(is_heaviest ? groups.begin() : groups.end(), std::move(group));
+    return is_heaviest;
+  }
+
+  FitPlacement placement_of(const json& spec, const json& metadata,
+                            const std::map<std::string, std::string>& labels) const {
+    FitPlacement out{.needs = needs_of(spec), .tolerations = tolerations_of(spec)};
+    out.topology_label =
+        json_string(child(metadata, "annotations"), "kueue.x-k8s.io/podset-required-topology");
+    if (out.topology_label.empty()) out.topology_label = packs_into(spec, labels);
+    return out;
+  }
+
   static int64_t accelerators(const FitGroup& group) {
     int64_t sum = 0;
     for (const auto& [name, amount] : group.per_pod) {
@@ -141,11 +185,13 @@ class Gatherer {
   static bool mounts_read_only(const json& spec, const json& volume) {
     const std::string name = json_string(volume, "name");
     bool mounted = false;
-    for (const json& container : items(spec, "containers")) {
-      for (const json& mount : items(container, "volumeMounts")) {
-        if (json_string(mount, "name") != name) continue;
-        if (!json_bool(mount, "readOnly")) return false;
-        mounted = true;
+    for (const char* list : {"containers", "initContainers"}) {
+      for (const json& container : items(spec, list)) {
+        for (const json& mount : items(container, "volumeMounts")) {
+          if (json_string(mount, "name") != name) continue;
+          if (!json_bool(mount, "readOnly")) return false;
+          mounted = true;
+        }
       }
     }
     return mounted;
@@ -186,18 +232,24 @@ class Gatherer {
     return out;
   }
 
-  static std::string packs_into(const json& spec) {
-    const json& together = child(child(spec, "affinity"), "podAffinity");
-    for (const json& term : items(together, "requiredDuringSchedulingIgnoredDuringExecution")) {
-      return json_string(term, "topologyKey");
+  // The label of which its pods need one value, since they have to be near each other.
+  std::string packs_into(const json& spec, const std::map<std::string, std::string>& labels) const {
+    const std::string& own = workload_.k8s_namespace;
+    for (const ApartTerm& term : read_together(spec, labels)) {
+      if (concerns(term, own, own, labels)) return term.topology_key;
     }
     return "";
   }
 
   Workload& workload_;
   const std::map<std::string, std::string> given_labels_;
-  bool is_heaviest_ = false;  // the template that is being added
 };
+
+void add_replicated_job(const json& job, Gatherer& gatherer) {
+  const json& job_spec = child(child(job, "template"), "spec");
+  gatherer.add_template(json_string(job, "name"), count_of(job, "replicas") * pods_of_job(job_spec),
+                        child(job_spec, "template"));
+}
 
 // Labels that selectors of people's manifests name and templates do not have.
 std::map<std::string, std::string> labels_from_controller(const std::string& kind,
@@ -212,7 +264,7 @@ std::map<std::string, std::string> labels_from_controller(const std::string& kin
   return {};
 }
 
-void add_object(const json& object, Workload& workload) {
+void add_object(const json& object, const std::vector<json>& all, Workload& workload) {
   const std::string kind = json_string(object, "kind");
   const std::string version = json_string(object, "apiVersion");
   const json& spec = child(object, "spec");
@@ -229,7 +281,7 @@ void add_object(const json& object, Workload& workload) {
     workload.volcano_queue = json_string(spec, "queue", "default");
     workload.gang = true;
   } else if (kind == "Job") {
-    gatherer.add_template("worker", count_of(spec, "parallelism"), child(spec, "template"));
+    gatherer.add_template("worker", pods_of_job(spec), child(spec, "template"));
   } else if (kind == "PyTorchJob" || kind == "MPIJob") {
     const char* replicas = kind == "MPIJob" ? "mpiReplicaSpecs" : "pytorchReplicaSpecs";
     for (const auto& [role, each] : child(spec, replicas).items()) {
@@ -238,36 +290,20 @@ void add_object(const json& object, Workload& workload) {
     const json& policy = child(child(spec, "runPolicy"), "schedulingPolicy");
     workload.volcano_queue = json_string(policy, "queue");
   } else if (kind == "JobSet") {
-    for (const json& job : items(spec, "replicatedJobs")) {
-      const json& job_spec = child(child(job, "template"), "spec");
-      gatherer.add_template(json_string(job, "name"),
-                            count_of(job, "replicas") * count_of(job_spec, "parallelism"),
-                            child(job_spec, "template"));
-    }
+    for (const json& job : items(spec, "replicatedJobs")) add_replicated_job(job, gatherer);
   } else if (kind == "RayJob" || kind == "RayCluster") {
     const json& ray = kind == "RayJob" ? child(spec, "rayClusterSpec") : spec;
     gatherer.add_template("head", 1, child(child(ray, "headGroupSpec"), "template"));
     for (const json& group : items(ray, "workerGroupSpecs")) {
-      gatherer.add_template(json_string(group, "groupName"), count_of(group, "replicas"),
+      gatherer.add_template(json_string(group, "groupName"),
+                            count_of(group, "replicas") * count_of(group, "numOfHosts"),
                             child(group, "template"));
     }
   } else if (kind == "TrainJob") {
-    const json& trainer = child(spec, "trainer");
-    json pod_spec = {
-        {"containers", json::array({{{"name", "node"},
-                                     {"image", json_string(trainer, "image")},
-                                     {"resources", child(trainer, "resourcesPerNode")}}})}};
-    for (const json& patch : items(spec, "runtimePatches")) {
-      const json& jobs = child(child(child(patch, "trainingRuntimeSpec"), "template"), "spec");
-      for (const json& job : items(jobs, "replicatedJobs")) {
-        const json& patched =
-            child(child(child(child(job, "template"), "spec"), "template"), "spec");
-        for (const char* name : {"tolerations", "nodeSelector", "affinity"}) {
-          if (patched.contains(name)) pod_spec[name] = patched[name];
-        }
-      }
-    }
-    gatherer.add_template("node", count_of(trainer, "numNodes"), {{"spec", pod_spec}});
+    const TrainerPlan plan = plan_of_trainer(object, all);
+    for (const json& job : plan.jobs) add_replicated_job(job, gatherer);
+    workload.gang = workload.gang || plan.is_gang;
+    if (!plan.volcano_queue.empty()) workload.volcano_queue = plan.volcano_queue;
   }
   if (workload.request.groups.size() == before && workload.name.empty()) return;
   const json& metadata = child(object, "metadata");
@@ -286,9 +322,25 @@ void add_object(const json& object, Workload& workload) {
 }
 
 // PodGroups and Workloads of any scheduler say that pods start together.
-bool is_group(const json& object) {
+void add_pod_group(const json& object, Workload& workload) {
   const std::string kind = json_string(object, "kind");
-  return kind == "PodGroup" || kind == "Workload";
+  if (kind != "PodGroup" && kind != "Workload") return;
+  workload.gang = true;
+  if (json_string(object, "apiVersion").starts_with("scheduling.volcano.sh/")) {
+    workload.volcano_queue = json_string(child(object, "spec"), "queue", "default");
+  }
+}
+
+// The first group's placement is the request's, and that of others which are placed like it.
+void settle_placements(FitRequest& request) {
+  if (request.groups.empty()) return;
+  const FitPlacement first = request.groups.front().placement.value_or(FitPlacement());
+  for (FitGroup& group : request.groups) {
+    if (group.placement == first) group.placement.reset();
+  }
+  request.needs = first.needs;
+  request.tolerations = first.tolerations;
+  request.topology_label = first.topology_label;
 }
 
 }  // namespace
@@ -353,12 +405,23 @@ Amounts Workload::total() const {
   return sum;
 }
 
+Amounts Workload::total_limits() const {
+  Amounts sum;
+  for (const FitGroup& group : request.groups) {
+    for (const auto& [resource, amount] : group.limits) {
+      sum[resource] += amount * static_cast<int64_t>(group.pods);
+    }
+  }
+  return sum;
+}
+
 Result<Workload> workload_of(const std::vector<json>& objects, const std::string& k8s_namespace) {
   Workload workload{.k8s_namespace = k8s_namespace};
   for (const json& object : objects) {
-    add_object(object, workload);
-    if (is_group(object)) workload.gang = true;
+    add_object(object, objects, workload);
+    add_pod_group(object, workload);
   }
+  settle_placements(workload.request);
   if (workload.request.groups.empty()) {
     return Error{
         "none of the objects brings pods: expected a job file, or Pods, Job, PyTorchJob, "
@@ -394,6 +457,7 @@ Workload workload_of(const Job& job, const Plan& plan, const std::string& k8s_na
   if (const auto memory = plan.count("memory_per_node_bytes")) {
     group.per_pod["memory"] = static_cast<int64_t>(*memory);
   }
+  group.limits = group.per_pod;
   workload.request.groups = {group};
   if (job.nodes.min < job.nodes.max) workload.request.min_pods = job.nodes.min;
   workload.request.tolerations = {{.key = "nvidia.com/gpu", .exists = true}};

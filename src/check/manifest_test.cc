@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "check/objects.h"
+#include "check/trainer.h"
 
 namespace shanty::check {
 namespace {
@@ -105,6 +106,128 @@ TEST(Manifests, GiveWhatEachKindAsksFor) {
   }
 }
 
+// A runtime with an initializer beside the nodes.
+const std::string kRuntime = R"(
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: big}
+spec:
+  mlPolicy: {numNodes: 2, torch: {}}
+  podGroupPolicy: {volcano: {}}
+  template:
+    metadata: {annotations: {scheduling.volcano.sh/queue-name: team}}
+    spec:
+      replicatedJobs:
+      - name: dataset-initializer
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: dataset-initializer}}
+          spec: {template: {spec: {containers: [{name: dataset-initializer, image: i}]}}}
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec:
+            template:
+              spec:
+                tolerations: [{key: a, operator: Exists}]
+                nodeSelector: {pool: gpu}
+                priorityClassName: high
+                containers:
+                - {name: node, image: i, resources: {limits: {nvidia.com/gpu: 4, cpu: 8}}}
+---
+)";
+
+TEST(TrainJobs, AreWhatTheirRuntimeSays) {
+  const std::string job =
+      "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: x}\n";
+  const Workload plain = read(kRuntime + job + "spec: {runtimeRef: {name: big}}\n");
+  EXPECT_EQ(plain.pods(), 3U);
+  EXPECT_EQ(plain.request.groups[0].pods, 2U);
+  EXPECT_EQ(plain.request.groups[0].per_pod.at(kGpu), 4);
+  EXPECT_EQ(plain.priority_class, "high");
+  EXPECT_TRUE(plain.gang);
+  EXPECT_EQ(plain.volcano_queue, "team");
+  ASSERT_EQ(plain.request.needs.size(), 1U);
+  EXPECT_EQ(plain.request.needs[0][0].key, "pool");
+  const Workload own =
+      read(kRuntime + job +
+           "spec: {runtimeRef: {name: big}, trainer: {numNodes: 5, image: j, resourcesPerNode: "
+           "{limits: {nvidia.com/gpu: 8}}}}\n");
+  EXPECT_EQ(own.request.groups[0].pods, 5U);
+  EXPECT_EQ(own.request.groups[0].per_pod.at(kGpu), 8);
+}
+
+TEST(TrainJobs, ArePlacedByThePatchesOfEachVersion) {
+  const char* patches[] = {
+      "podSpecOverrides: [{targetJobs: [{name: node}], tolerations: [{key: b}], "
+      "nodeSelector: {rack: r1}}]",
+      "podTemplateOverrides: [{targetJobs: [{name: node}], spec: {tolerations: [{key: b}], "
+      "nodeSelector: {rack: r1}}}]",
+      "runtimePatches: [{manager: m, trainingRuntimeSpec: {template: {spec: {replicatedJobs: "
+      "[{name: node, template: {spec: {template: {spec: {tolerations: [{key: b}], nodeSelector: "
+      "{rack: r1}}}}}}]}}}}]"};
+  for (const char* patch : patches) {
+    SCOPED_TRACE(patch);
+    const Workload workload = read(kRuntime +
+                                   "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
+                                   "metadata: {name: x}\nspec: {runtimeRef: {name: big}, " +
+                                   patch + "}\n");
+    EXPECT_TRUE(tolerates(workload.request.tolerations, {"a", "x", "NoSchedule"}));
+    EXPECT_TRUE(tolerates(workload.request.tolerations, {"b", "", "NoSchedule"}));
+    ASSERT_EQ(workload.request.needs.size(), 1U);
+    EXPECT_EQ(workload.request.needs[0].size(), 2U);
+  }
+}
+
+TEST(TrainJobs, NameTheRuntimesThatAreNotThere) {
+  const auto names = [](const std::string& text) {
+    const auto objects = parse_manifests(text, "x");
+    return objects.ok() ? missing_runtimes(*objects) : std::vector<RuntimeName>();
+  };
+  const std::string job =
+      "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: x}\n"
+      "spec: {runtimeRef: {name: big}}\n";
+  ASSERT_EQ(names(job).size(), 1U);
+  EXPECT_EQ(names(job)[0].kind, "ClusterTrainingRuntime");
+  EXPECT_TRUE(names(kRuntime + job).empty());
+}
+
+TEST(Manifests, PlaceEachGroupWhereItMayRun) {
+  const Workload workload = read(
+      "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: x}\nspec: {rayClusterSpec: "
+      "{headGroupSpec: {template: {spec: {containers: [{name: h, resources: {limits: {cpu: 4}}}]}}}"
+      ", workerGroupSpecs: [{groupName: w, replicas: 2, numOfHosts: 2, template: " +
+      kTemplate + "}]}}");
+  ASSERT_EQ(workload.request.groups.size(), 2U);
+  EXPECT_EQ(workload.request.groups[0].pods, 4U);
+  EXPECT_FALSE(workload.request.groups[0].placement);
+  ASSERT_TRUE(workload.request.groups[1].placement);
+  EXPECT_TRUE(workload.request.groups[1].placement->needs.empty());
+}
+
+TEST(Manifests, NeedAPlaceInTheTopologyOfTheirOwnPodsOnly) {
+  const auto label = [](const std::string& selector) {
+    return read(
+               "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {parallelism: 2, "
+               "completions: 1, template: {metadata: {labels: {app: me}}, spec: {affinity: "
+               "{podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: "
+               "rack, labelSelector: {matchLabels: {app: " +
+               selector + "}}}]}}, containers: [{name: c}]}}}")
+        .request.topology_label;
+  };
+  EXPECT_EQ(label("me"), "rack");
+  EXPECT_EQ(label("cache"), "");
+}
+
+TEST(Manifests, NameVolcanosQueueInAPodGroup) {
+  const std::string group =
+      "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: x}\n"
+      "spec: {minMember: 2, queue: team}\n---\n";
+  const std::string pod =
+      "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c}]}\n";
+  EXPECT_EQ(read(group + pod).volcano_queue, "team");
+  EXPECT_TRUE(read(group + pod).gang);
+}
+
 TEST(Manifests, GiveWhatTheirPodsNeedBesideRoom) {
   const Workload workload = read(
       "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: "
@@ -126,6 +249,21 @@ TEST(Manifests, GiveWhatTheirPodsNeedBesideRoom) {
   EXPECT_TRUE(tolerates(workload.request.tolerations, {kGpu, "present", "NoSchedule"}));
   EXPECT_EQ(workload.request.groups[0].per_pod.at("cpu"), 32000);
   EXPECT_EQ(workload.request.groups[0].per_pod.at("memory"), int64_t{256} << 30);
+}
+
+TEST(Manifests, MountAClaimTwiceInOnePod) {
+  const std::string mounts =
+      "volumes: [{name: a, persistentVolumeClaim: {claimName: c}}, {name: b, "
+      "persistentVolumeClaim: {claimName: c}}], initContainers: [{name: i, volumeMounts: [{name: "
+      "b, mountPath: /b}]}], containers: [{name: t, volumeMounts: [{name: a, mountPath: /a, "
+      "readOnly: true}, {name: b, mountPath: /b, readOnly: true}]}]";
+  const std::string pod =
+      "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {" + mounts + "}\n";
+  const Workload one = read(pod);
+  ASSERT_EQ(one.claims.size(), 1U);
+  EXPECT_FALSE(one.claims[0].many_nodes);
+  EXPECT_FALSE(one.claims[0].read_only);
+  EXPECT_TRUE(read(pod + "---\n" + pod).claims[0].many_nodes);
 }
 
 TEST(Manifests, PutPodsOfOneFileTogether) {
@@ -161,6 +299,41 @@ TEST(Manifests, KeepTheTypesOfYaml) {
                                  {"i", -7},
                                  {"j", "v1"},
                                  {"k", "."}}));
+}
+
+TEST(Manifests, ReadScalarsAsKubectlDoes) {
+  const auto objects = parse_manifests(
+      "{a: 0755, b: 0o755, c: 0x1ed, d: True, e: FALSE, f: -010, g: 08, h: '0755', i: +3, j: 0, "
+      "k: &x {y: 1}, l: *x, m: {<<: *x, z: 2}}",
+      "x");
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  EXPECT_EQ((*objects)[0], (json{{"a", 493},
+                                 {"b", 493},
+                                 {"c", 493},
+                                 {"d", true},
+                                 {"e", false},
+                                 {"f", -8},
+                                 {"g", 8.0},
+                                 {"h", "0755"},
+                                 {"i", 3},
+                                 {"j", 0},
+                                 {"k", {{"y", 1}}},
+                                 {"l", {{"y", 1}}},
+                                 {"m", {{"y", 1}, {"z", 2}}}}));
+}
+
+TEST(PodRequests, TakeWhatThePodAsAWholeSays) {
+  json spec = {
+      {"resources", {{"requests", {{"cpu", "6"}}}, {"limits", {{"memory", "8Gi"}}}}},
+      {"containers", {{{"resources", {{"requests", {{"cpu", "1"}}}, {"limits", {{kGpu, "2"}}}}}}}}};
+  Amounts amounts = pod_requests(spec);
+  EXPECT_EQ(amounts.at("cpu"), 6000);
+  EXPECT_EQ(amounts.at("memory"), int64_t{8} << 30);
+  EXPECT_EQ(amounts.at(kGpu), 2);
+  EXPECT_EQ(pod_limits(spec).at("memory"), int64_t{8} << 30);
+  EXPECT_FALSE(pod_limits(spec).contains("cpu"));
+  spec["containers"][0]["resources"]["requests"]["memory"] = "1Gi";
+  EXPECT_EQ(pod_requests(spec).at("memory"), int64_t{1} << 30);
 }
 
 TEST(PodRequests, CountInitContainersAndSidecarsAsTheSchedulerDoes) {

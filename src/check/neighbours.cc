@@ -6,6 +6,22 @@
 namespace shanty::check {
 namespace {
 
+// Pods times nodes, beyond which several rules are looked at one after the other.
+constexpr uint64_t kMaxPlacements = 500'000;
+
+// The lowest count among the domains that count; 0 where there are fewer than asked for.
+int64_t lowest_of(const std::vector<int64_t>& counts, const std::vector<char>& is_domain,
+                  uint64_t min_domains) {
+  int64_t lowest = INT64_MAX;
+  uint64_t domains = 0;
+  for (size_t d = 0; d < counts.size(); ++d) {
+    if (is_domain[d] == 0) continue;
+    ++domains;
+    lowest = std::min(lowest, counts[d]);
+  }
+  return domains == 0 || domains < min_domains ? 0 : lowest;
+}
+
 bool selects(const std::optional<std::vector<LabelNeed>>& selector,
              const std::map<std::string, std::string>& labels) {
   return selector &&
@@ -133,20 +149,12 @@ std::vector<uint64_t> Neighbours::room_of(const Rule& rule, const std::vector<in
     const size_t domain = rule.domain_of[members[k]];
     if (domain != kNone) capacity[domain] += slots[k];
   }
-  std::vector<char> is_domain(rule.domains, 0);
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    const bool counts_as_one = eligible_[i] != 0 && (!rule.spread.honors_taints || may_use[i] != 0);
-    if (counts_as_one && rule.domain_of[i] != kNone) is_domain[rule.domain_of[i]] = 1;
-  }
-  int64_t lowest = INT64_MAX;
-  uint64_t domains = 0;
+  std::vector<int64_t> full = counts;
   for (size_t d = 0; d < rule.domains; ++d) {
-    if (is_domain[d] == 0) continue;
-    ++domains;
-    lowest = std::min(lowest, counts[d] + static_cast<int64_t>(
-                                              std::min<uint64_t>(capacity[d], uint64_t{1} << 40)));
+    full[d] += static_cast<int64_t>(std::min<uint64_t>(capacity[d], uint64_t{1} << 40));
   }
-  if (domains < rule.spread.min_domains || domains == 0) lowest = 0;
+  const int64_t lowest =
+      lowest_of(full, domains_that_count(rule, may_use), rule.spread.min_domains);
   for (size_t d = 0; d < rule.domains; ++d) {
     const int64_t most = lowest + rule.spread.max_skew - counts[d];
     room[d] = static_cast<uint64_t>(std::max<int64_t>(0, most));
@@ -154,24 +162,104 @@ std::vector<uint64_t> Neighbours::room_of(const Rule& rule, const std::vector<in
   return room;
 }
 
+std::vector<char> Neighbours::domains_that_count(const Rule& rule,
+                                                 const std::vector<char>& may_use) const {
+  std::vector<char> is_domain(rule.domains, 0);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const bool counts_as_one = eligible_[i] != 0 && (!rule.spread.honors_taints || may_use[i] != 0);
+    if (counts_as_one && rule.domain_of[i] != kNone) is_domain[rule.domain_of[i]] = 1;
+  }
+  return is_domain;
+}
+
+void Neighbours::limit_by_rule(size_t r, const State& state, const std::vector<char>& may_use,
+                               const std::vector<size_t>& members,
+                               std::vector<uint64_t>& slots) const {
+  const Rule& rule = rules_[r];
+  std::vector<uint64_t> room = room_of(rule, state.counts[r], may_use, members, slots);
+  for (size_t k = 0; k < members.size(); ++k) {
+    const size_t domain = rule.domain_of[members[k]];
+    if (domain == kNone) {
+      if (rule.is_spread) slots[k] = 0;  // the scheduler leaves such nodes out
+      continue;
+    }
+    slots[k] = std::min(slots[k], room[domain]);
+    room[domain] -= slots[k];
+  }
+}
+
+bool Neighbours::allows(size_t node, const std::vector<std::vector<int64_t>>& counts,
+                        const std::vector<int64_t>& lowest) const {
+  for (size_t r = 0; r < rules_.size(); ++r) {
+    const Rule& rule = rules_[r];
+    const size_t domain = rule.domain_of[node];
+    if (domain == kNone) {
+      if (rule.is_spread) return false;
+    } else if (counts[r][domain] - lowest[r] >= (rule.is_spread ? rule.spread.max_skew : 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Neighbours::place_one_by_one(const State& state, const std::vector<char>& may_use,
+                                  const std::vector<size_t>& members, uint64_t pods,
+                                  std::vector<uint64_t>& slots) const {
+  std::vector<std::vector<int64_t>> counts = state.counts;
+  std::vector<std::vector<char>> is_domain;
+  for (const Rule& rule : rules_) is_domain.push_back(domains_that_count(rule, may_use));
+  std::vector<uint64_t> taken(members.size(), 0);
+  std::vector<int64_t> lowest(rules_.size(), 0);
+  std::vector<size_t> open;
+  for (; pods > 0; --pods) {
+    for (size_t r = 0; r < rules_.size(); ++r) {
+      if (!rules_[r].is_spread) continue;
+      lowest[r] = lowest_of(counts[r], is_domain[r], rules_[r].spread.min_domains);
+    }
+    open.clear();
+    for (size_t k = 0; k < members.size(); ++k) {
+      if (taken[k] < slots[k] && allows(members[k], counts, lowest)) open.push_back(k);
+    }
+    if (open.empty()) break;
+    // A pod there shuts the other nodes of its domains, or makes them fuller than others.
+    std::vector<std::vector<int64_t>> shut;
+    for (const Rule& rule : rules_) {
+      std::vector<int64_t>& nodes = shut.emplace_back(rule.domains, 0);
+      for (const size_t k : open) {
+        if (rule.domain_of[members[k]] != kNone) ++nodes[rule.domain_of[members[k]]];
+      }
+    }
+    const auto price = [&](size_t k) {
+      int64_t above = 0;
+      int64_t shuts = 0;
+      for (size_t r = 0; r < rules_.size(); ++r) {
+        const size_t domain = rules_[r].domain_of[members[k]];
+        if (domain == kNone) continue;
+        (rules_[r].is_spread ? above : shuts) +=
+            rules_[r].is_spread ? counts[r][domain] - lowest[r] : shut[r][domain];
+      }
+      return std::pair(above, shuts);
+    };
+    const size_t best = *std::ranges::min_element(open, {}, price);
+    ++taken[best];
+    for (size_t r = 0; r < rules_.size(); ++r) {
+      const size_t domain = rules_[r].domain_of[members[best]];
+      if (domain != kNone) ++counts[r][domain];
+    }
+  }
+  slots = std::move(taken);
+}
+
 void Neighbours::limit(const State& state, const std::vector<char>& may_use,
-                       const std::vector<size_t>& members, std::vector<uint64_t>& slots) const {
+                       const std::vector<size_t>& members, uint64_t pods,
+                       std::vector<uint64_t>& slots) const {
   for (size_t k = 0; k < members.size(); ++k) {
     if (slots[k] > 0 && is_kept_free(state, members[k])) slots[k] = 0;
   }
-  for (size_t r = 0; r < rules_.size(); ++r) {
-    const Rule& rule = rules_[r];
-    std::vector<uint64_t> room = room_of(rule, state.counts[r], may_use, members, slots);
-    for (size_t k = 0; k < members.size(); ++k) {
-      const size_t domain = rule.domain_of[members[k]];
-      if (domain == kNone) {
-        if (rule.is_spread) slots[k] = 0;  // the scheduler leaves such nodes out
-        continue;
-      }
-      slots[k] = std::min(slots[k], room[domain]);
-      room[domain] -= slots[k];
-    }
+  if (rules_.size() > 1 && pods <= kMaxPlacements / std::max<size_t>(members.size(), 1)) {
+    return place_one_by_one(state, may_use, members, pods, slots);
   }
+  for (size_t r = 0; r < rules_.size(); ++r) limit_by_rule(r, state, may_use, members, slots);
 }
 
 }  // namespace shanty::check

@@ -13,8 +13,8 @@ namespace shanty::check {
 // What the pods of a request may have for neighbours: required anti-affinity, theirs and that of
 // running pods, and how evenly they have to be spread. The rules are those of the first group.
 //
-// Rules about several labels are looked at one after the other, in the order they are written; the
-// scheduler can find less room than this when they are entangled.
+// A single rule is reckoned exactly. Several hold for each pod at once: pods are placed one after
+// the other, as the scheduler does, each where the rules leave the most room for the rest.
 class Neighbours {
  public:
   // `place_of`: the node of each pod, or nodes.size().
@@ -39,9 +39,9 @@ class Neighbours {
   }
 
   // Lowers `slots` (by position in `members`: pods that a node takes by its resources) until all of
-  // them together keep the rules. `may_use`: by node.
+  // them together keep the rules; `pods` are wanted. `may_use`: by node.
   void limit(const State& state, const std::vector<char>& may_use,
-             const std::vector<size_t>& members, std::vector<uint64_t>& slots) const;
+             const std::vector<size_t>& members, uint64_t pods, std::vector<uint64_t>& slots) const;
 
  private:
   static constexpr size_t kNone = SIZE_MAX;
@@ -54,6 +54,15 @@ class Neighbours {
 
   void add_keeper(size_t pod, const std::string& key);
   Rule rule_of(const std::string& key) const;
+  // By domain of a spread rule: whether its count is one of those that are compared.
+  std::vector<char> domains_that_count(const Rule& rule, const std::vector<char>& may_use) const;
+  void limit_by_rule(size_t rule, const State& state, const std::vector<char>& may_use,
+                     const std::vector<size_t>& members, std::vector<uint64_t>& slots) const;
+  void place_one_by_one(const State& state, const std::vector<char>& may_use,
+                        const std::vector<size_t>& members, uint64_t pods,
+                        std::vector<uint64_t>& slots) const;
+  bool allows(size_t node, const std::vector<std::vector<int64_t>>& counts,
+              const std::vector<int64_t>& lowest) const;
   std::vector<uint64_t> room_of(const Rule& rule, const std::vector<int64_t>& counts,
                                 const std::vector<char>& may_use,
                                 const std::vector<size_t>& members,

@@ -98,11 +98,12 @@ std::optional<std::vector<LabelNeed>> selector_of(
 
 }  // namespace
 
-std::vector<ApartTerm> read_apart(const json& pod_spec,
+namespace {
+
+std::vector<ApartTerm> read_terms(const json& affinity,
                                   const std::map<std::string, std::string>& labels) {
   std::vector<ApartTerm> out;
-  const json& anti = child(child(pod_spec, "affinity"), "podAntiAffinity");
-  for (const json& term : items(anti, "requiredDuringSchedulingIgnoredDuringExecution")) {
+  for (const json& term : items(affinity, "requiredDuringSchedulingIgnoredDuringExecution")) {
     // Of a selector of namespaces their labels would have to be known; all of them is the safe
     // side.
     out.push_back({.topology_key = json_string(term, "topologyKey"),
@@ -111,6 +112,39 @@ std::vector<ApartTerm> read_apart(const json& pod_spec,
                    .all_namespaces = term.contains("namespaceSelector")});
   }
   return out;
+}
+
+// Of one side of `resources`: containers, or the largest init container beside the sidecars.
+Amounts containers_together(const json& spec, Amounts (*of_container)(const json& container)) {
+  Amounts sum;
+  for (const json& container : items(spec, "containers")) add(sum, of_container(container));
+  Amounts sidecars;
+  Amounts most;
+  for (const json& container : items(spec, "initContainers")) {
+    Amounts asked = of_container(container);
+    add(asked, sidecars);
+    raise(most, asked);
+    if (json_string(container, "restartPolicy") == "Always") sidecars = asked;
+  }
+  add(sum, sidecars);
+  raise(sum, most);
+  return sum;
+}
+
+Amounts container_limits(const json& container) {
+  return read_amounts(child(child(container, "resources"), "limits"));
+}
+
+}  // namespace
+
+std::vector<ApartTerm> read_apart(const json& pod_spec,
+                                  const std::map<std::string, std::string>& labels) {
+  return read_terms(child(child(pod_spec, "affinity"), "podAntiAffinity"), labels);
+}
+
+std::vector<ApartTerm> read_together(const json& pod_spec,
+                                     const std::map<std::string, std::string>& labels) {
+  return read_terms(child(child(pod_spec, "affinity"), "podAffinity"), labels);
 }
 
 std::vector<SpreadTerm> read_spread(const json& pod_spec,
@@ -171,19 +205,20 @@ NodeFacts read_node(const json& node) {
 }
 
 Amounts pod_requests(const json& spec) {
-  Amounts sum;
-  for (const json& container : items(spec, "containers")) add(sum, container_requests(container));
-  Amounts sidecars;
-  Amounts most;
-  for (const json& container : items(spec, "initContainers")) {
-    Amounts asked = container_requests(container);
-    add(asked, sidecars);
-    raise(most, asked);
-    if (json_string(container, "restartPolicy") == "Always") sidecars = asked;
-  }
-  add(sum, sidecars);
-  raise(sum, most);
+  Amounts sum = containers_together(spec, container_requests);
+  // Of the pod as a whole (pod-level resources), which the scheduler takes instead.
+  const json& whole = child(spec, "resources");
+  for (const auto& [name, amount] : read_amounts(child(whole, "limits"))) sum.emplace(name, amount);
+  for (const auto& [name, amount] : read_amounts(child(whole, "requests"))) sum[name] = amount;
   add(sum, read_amounts(child(spec, "overhead")));
+  return sum;
+}
+
+Amounts pod_limits(const json& spec) {
+  Amounts sum = containers_together(spec, container_limits);
+  for (const auto& [name, amount] : read_amounts(child(child(spec, "resources"), "limits"))) {
+    sum[name] = amount;
+  }
   return sum;
 }
 
@@ -231,7 +266,11 @@ QuotaFacts read_quota(const json& quota) {
   QuotaFacts facts{.name = name_of(quota),
                    .hard = read_amounts(child(spec, "hard")),
                    .used = read_amounts(child(status, "used"))};
-  facts.scoped = !items(spec, "scopes").empty() || spec.contains("scopeSelector");
+  for (const std::string& name : texts(items(spec, "scopes"))) facts.scopes.push_back({name});
+  for (const json& each : items(child(spec, "scopeSelector"), "matchExpressions")) {
+    facts.scopes.push_back({json_string(each, "scopeName"), json_string(each, "operator", "Exists"),
+                            texts(items(each, "values"))});
+  }
   return facts;
 }
 
@@ -290,6 +329,7 @@ ClusterQueueFacts read_cluster_queue(const json& queue,
         };
         quota.nominal = amount("nominalQuota").value_or(0);
         quota.borrow = amount("borrowingLimit");
+        quota.lend = amount("lendingLimit");
         quota.used = used[{quota.flavor, quota.resource}];
         facts.quotas.push_back(quota);
       }
@@ -303,13 +343,15 @@ FlavorFacts read_flavor(const json& flavor) {
   for (const auto& [key, value] : child(child(flavor, "spec"), "nodeLabels").items()) {
     if (value.is_string()) facts.node_labels[key] = value.get<std::string>();
   }
+  facts.topology = json_string(child(flavor, "spec"), "topologyName");
   return facts;
 }
 
 VolcanoQueueFacts read_volcano_queue(const json& queue) {
   return {.name = name_of(queue),
           .state = json_string(child(queue, "status"), "state", "Open"),
-          .capability = read_amounts(child(child(queue, "spec"), "capability"))};
+          .capability = read_amounts(child(child(queue, "spec"), "capability")),
+          .allocated = read_amounts(child(child(queue, "status"), "allocated"))};
 }
 
 PriorityFacts read_priority_class(const json& priority_class) {

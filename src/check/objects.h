@@ -19,6 +19,9 @@ namespace shanty::check {
 // Rules of a pod's spec about its neighbours; `labels` are the pod's.
 std::vector<ApartTerm> read_apart(const nlohmann::json& pod_spec,
                                   const std::map<std::string, std::string>& labels);
+// The same of required affinity: near which pods they have to be.
+std::vector<ApartTerm> read_together(const nlohmann::json& pod_spec,
+                                     const std::map<std::string, std::string>& labels);
 std::vector<SpreadTerm> read_spread(const nlohmann::json& pod_spec,
                                     const std::map<std::string, std::string>& labels);
 
@@ -27,8 +30,10 @@ NodeFacts read_node(const nlohmann::json& node);
 // Nothing for a pod that has ended. `owner_ends`: by owner, from deadlines of jobs.
 std::optional<FitPod> read_pod(const nlohmann::json& pod);
 // What the scheduler counts for a pod: containers together, or the largest init container where
-// that is more, and the overhead.
+// that is more, unless the pod as a whole says it; and the overhead.
 Amounts pod_requests(const nlohmann::json& pod_spec);
+// What a quota counts as its limits.
+Amounts pod_limits(const nlohmann::json& pod_spec);
 ClaimFacts read_claim(const nlohmann::json& claim);
 QuotaFacts read_quota(const nlohmann::json& quota);
 std::vector<LimitFacts> read_limits(const nlohmann::json& limit_range);

@@ -8,6 +8,7 @@
 #include "check/manifest.h"
 #include "check/objects.h"
 #include "check/probe.h"
+#include "check/read_snapshot.h"
 #include "kube/json_child.h"
 #include "text/json_fields.h"
 
@@ -50,6 +51,13 @@ bool is_owned_by(const json& object, const std::string& name) {
                              [&](const json& owner) { return json_string(owner, "name") == name; });
 }
 
+bool is_owned_by(const json& object, const std::string& kind, const std::string& name) {
+  return std::ranges::any_of(
+      items(child(object, "metadata"), "ownerReferences"), [&](const json& owner) {
+        return json_string(owner, "name") == name && json_string(owner, "kind") == kind;
+      });
+}
+
 bool belongs(const json& object, const std::string& name) {
   if (name_of(object) == name || is_owned_by(object, name)) return true;
   const auto labels = read_labels(object);
@@ -74,6 +82,27 @@ const json* find_condition(const json& object, std::string_view type) {
     if (json_string(condition, "type") == type) return &condition;
   }
   return nullptr;
+}
+
+bool is_of_kind(const json& object, std::string_view kind) {
+  return json_string(object, "kind") == kind;
+}
+
+// What the pods come from, each once: of a job and what its operator made for it only the job, but
+// instead of a TrainJob its JobSet, which says all of its pods.
+std::vector<json> makers_of_pods(const std::vector<json>& deciders) {
+  std::vector<json> out;
+  for (const json& each : deciders) {
+    const auto stands_for = [&](const json& other) {
+      if (is_of_kind(each, "TrainJob")) {
+        return is_of_kind(other, "JobSet") && is_owned_by(other, name_of(each));
+      }
+      return !is_of_kind(other, "TrainJob") && !is_of_kind(other, "Workload") && &other != &each &&
+             is_owned_by(each, json_string(other, "kind"), name_of(other));
+    };
+    if (std::ranges::none_of(deciders, stands_for)) out.push_back(each);
+  }
+  return out;
 }
 
 void add_evidence(Finding& finding, const std::string& text) {
@@ -170,7 +199,8 @@ void judge_decider(const json& object, std::vector<Finding>& findings) {
       if (condition != nullptr) add_evidence(finding, json_string(*condition, "message"));
     }
     findings.push_back(std::move(finding));
-  } else if (json_bool(child(object, "spec"), "suspend")) {
+  } else if (json_bool(child(object, "spec"), "suspend") ||
+             json_bool(child(child(object, "spec"), "runPolicy"), "suspend")) {
     findings.push_back(make_finding("SCHED061", Severity::kWarning,
                                     what + " is suspended: nothing of it starts until that ends"));
   }
@@ -227,15 +257,18 @@ kube::ApiResult<Waiting> find_waiting(kube::Client& client, const std::string& k
     const auto served = client.kind(group, kind);
     if (!served.ok()) continue;
     std::vector<json> found;
-    const auto listed = client.list(*served, k8s_namespace, {},
-                                    {.each =
-                                         [&](json item) {
-                                           if (!belongs(item, name)) return;
-                                           // Items of a list do not say what they are.
-                                           item["kind"] = served->kind;
-                                           found.push_back(std::move(item));
-                                         },
-                                     .restart = [&] { found.clear(); }});
+    const auto listed = client.list(
+        *served, k8s_namespace, {},
+        {.each =
+             [&](json item) {
+               if (!belongs(item, name)) return;
+               // Items of a list do not say what they are.
+               item["kind"] = served->kind;
+               item["apiVersion"] =
+                   served->group.empty() ? served->version : served->group + "/" + served->version;
+               found.push_back(std::move(item));
+             },
+         .restart = [&] { found.clear(); }});
     if (!listed.ok()) continue;  // without the right to see it, the rest still says something
     for (json& object : found) {
       names.insert(name_of(object));
@@ -249,6 +282,11 @@ kube::ApiResult<Waiting> find_waiting(kube::Client& client, const std::string& k
                     " has no pod, job, PodGroup or Workload named \"" + name +
                     "\", and no pods that belong to one: is the namespace right (--namespace)?";
     return error;
+  }
+  if (waiting.pods.empty()) {
+    std::vector<std::string> problems;  // without it, the TrainJob itself still says something
+    waiting.runtimes =
+        read_runtimes(client, makers_of_pods(waiting.deciders), k8s_namespace, problems);
   }
   const auto event_kind = client.kind("", "Event");
   if (!event_kind.ok()) return waiting;
@@ -287,7 +325,8 @@ Workload waiting_workload(const Waiting& waiting, const std::string& name,
   }
   // A job that has no pods yet is judged by what it will make.
   if (waiting.pods.empty()) {
-    for (const json& decider : waiting.deciders) objects.push_back(decider);
+    objects = makers_of_pods(waiting.deciders);
+    objects.insert(objects.end(), waiting.runtimes.begin(), waiting.runtimes.end());
   }
   Workload workload{.k8s_namespace = k8s_namespace};
   if (auto read = workload_of(objects, k8s_namespace); read.ok()) workload = std::move(*read);

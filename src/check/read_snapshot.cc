@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "check/objects.h"
+#include "check/trainer.h"
 #include "kube/rfc3339.h"
 #include "kube/json_child.h"
 #include "text/json_fields.h"
@@ -101,7 +102,7 @@ class Reader {
     const auto served = client_.kind("", "Namespace");
     if (!served.ok()) return labels;
     const auto found = client_.get({*served, "", snapshot_.k8s_namespace});
-    if (found.ok()) labels = read_labels(*found);
+    if (found.ok()) snapshot_.namespace_labels = labels = read_labels(*found);
     if (!found.ok() && found.error().is_not_found()) snapshot_.namespace_exists = false;
     if (!found.ok()) note(found.error());
     const auto level = labels.find("pod-security.kubernetes.io/enforce");
@@ -109,10 +110,18 @@ class Reader {
     return labels;
   }
 
+  // Their names: what they hold does not even come here.
+  ApiStatus list_secrets(std::vector<std::string>& names) {
+    const ServedKind served = TRY(client_.kind("", "Secret"));
+    TRY(client_.list(served, snapshot_.k8s_namespace, {.metadata_only = true},
+                     {.each = [&](const json& item) { names.push_back(name_of(item)); },
+                      .restart = [&] { names.clear(); }}));
+    return {};
+  }
+
   void read_secrets() {
     std::vector<std::string> names;
-    const ApiStatus read = list_into("", "Secret", snapshot_.k8s_namespace, names,
-                                     [](const json& item) { return name_of(item); });
+    const ApiStatus read = list_secrets(names);
     if (read.ok()) snapshot_.secrets = std::move(names);
     note(read);
   }
@@ -144,6 +153,16 @@ class Reader {
                    read_priority_class));
   }
 
+  void read_device_classes() {
+    const auto take = [&](const json& item) {
+      const std::string name = json_string(child(item, "spec"), "extendedResourceName");
+      if (!name.empty()) snapshot_.device_resources.push_back(name);
+      snapshot_.device_resources.push_back("deviceclass.resource.kubernetes.io/" + name_of(item));
+    };
+    note(list("resource.k8s.io", "DeviceClass", "", take,
+              [&] { snapshot_.device_resources.clear(); }));
+  }
+
   void read_queues() {
     const std::map<std::string, std::string> namespace_labels = read_namespace();
     const std::string& here = snapshot_.k8s_namespace;
@@ -171,6 +190,14 @@ bool Snapshot::serves(const std::string& group, const std::string& kind) const {
       kinds, [&](const ServedKind& each) { return each.group == group && each.kind == kind; });
 }
 
+bool Snapshot::gives_by_claims(const std::string& resource) const {
+  return std::ranges::find(device_resources, resource) != device_resources.end() &&
+         std::ranges::none_of(nodes, [&](const NodeFacts& node) {
+           const auto found = node.fit.allocatable.find(resource);
+           return found != node.fit.allocatable.end() && found->second > 0;
+         });
+}
+
 ApiResult<Snapshot> read_snapshot(kube::Client& client, const std::string& k8s_namespace) {
   Snapshot snapshot{.context = client.access().context, .k8s_namespace = k8s_namespace};
   snapshot.now_unix_s = system_clock().unix_time_ns() / 1'000'000'000;
@@ -188,6 +215,7 @@ ApiResult<Snapshot> read_snapshot(kube::Client& client, const std::string& k8s_n
       [](Reader& r) { r.read_secrets(); },
       [](Reader& r) { r.read_storage(); },
       [](Reader& r) { r.read_bounds(); },
+      [](Reader& r) { r.read_device_classes(); },
       [](Reader& r) { r.read_queues(); }};
   std::vector<Reader> readers(parts.size(), Reader(client, snapshot));
   {
@@ -207,68 +235,24 @@ ApiResult<Snapshot> read_snapshot(kube::Client& client, const std::string& k8s_n
   return snapshot;
 }
 
-namespace {
-
-constexpr std::string_view kViolates = "violates PodSecurity";
-
-// Every pod template in an object, wherever its kind keeps it.
-void gather_templates(const json& part, std::vector<json>& templates) {
-  if (!part.is_structured()) return;
-  if (!items(child(part, "spec"), "containers").empty()) {
-    templates.push_back(part);
-    return;
-  }
-  for (const json& each : part) gather_templates(each, templates);
-}
-
-// A Job is taken whatever its pods are, and its pods are refused later: so they are tried, too.
-void try_pods(kube::Client& client, const json& object, Snapshot& snapshot) {
-  if (json_string(object, "kind") == "Pod") return;
-  std::vector<json> templates;
-  gather_templates(object, templates);
-  for (const json& each : templates) {
-    const json pod = {{"apiVersion", "v1"},
-                      {"kind", "Pod"},
-                      {"metadata",
-                       {{"generateName", "check-"},
-                        {"namespace", snapshot.k8s_namespace},
-                        {"labels", child(child(each, "metadata"), "labels")}}},
-                      {"spec", each["spec"]}};
-    const auto tried = client.create_object(pod, {.dry_run = true});
-    if (tried.ok()) continue;
-    const std::string& text = tried.error().detail;
-    const size_t violates = text.find(kViolates);
-    if (violates != std::string::npos) {
-      snapshot.refusals.push_back({.object = json_string(object, "kind") + " " + name_of(object),
-                                   .message = text.substr(violates),
-                                   .is_pod_security = true});
-      return;
+std::vector<json> read_runtimes(kube::Client& client, const std::vector<json>& objects,
+                                const std::string& k8s_namespace,
+                                std::vector<std::string>& problems) {
+  std::vector<json> out;
+  for (const RuntimeName& each : missing_runtimes(objects)) {
+    const auto problem = [&](const kube::ApiError& error) {
+      problems.push_back(each.kind + " " + each.name +
+                         ", in which stands what the pods of the TrainJob are: " + error.message);
+    };
+    const auto kind = client.kind("trainer.kubeflow.org", each.kind);
+    if (!kind.ok()) {
+      problem(kind.error());
+      continue;
     }
-    if (text.find("cannot create resource") != std::string::npos) {
-      snapshot.unread.push_back("whether the namespace takes such pods: " + tried.error().message);
-      return;
-    }
+    auto found = client.get({*kind, kind->namespaced ? k8s_namespace : "", each.name});
+    found.ok() ? out.push_back(std::move(*found)) : problem(found.error());
   }
-}
-
-}  // namespace
-
-void try_objects(kube::Client& client, const std::vector<json>& objects, Snapshot& snapshot) {
-  for (const json& object : objects) {
-    if (json_object(object, "metadata") == nullptr) continue;
-    json placed = object;
-    if (json_string(child(object, "metadata"), "namespace").empty()) {
-      placed["metadata"]["namespace"] = snapshot.k8s_namespace;
-    }
-    try_pods(client, placed, snapshot);
-    const auto tried = client.create_object(placed, {.dry_run = true});
-    if (tried.ok() || tried.error().reason == "AlreadyExists") continue;
-    const auto& error = tried.error();
-    snapshot.refusals.push_back(
-        {.object = json_string(object, "kind") + " " + name_of(object),
-         .message = error.detail.empty() ? error.message : error.detail,
-         .is_pod_security = error.detail.find(kViolates) != std::string::npos});
-  }
+  return out;
 }
 
 }  // namespace shanty::check

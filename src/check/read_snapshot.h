@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,8 +14,11 @@ namespace shanty::check {
 // answer, nodes may not be listed); all else that cannot be read goes into `unread`.
 kube::ApiResult<Snapshot> read_snapshot(kube::Client& client, const std::string& k8s_namespace);
 
-// Has the server check the objects without storing them: schema, webhooks, quotas, pod security.
-void try_objects(kube::Client& client, const std::vector<nlohmann::json>& objects,
-                 Snapshot& snapshot);
+// The runtimes of TrainJobs among `objects` that are not among them themselves. One that cannot be
+// read is told in `problems`.
+std::vector<nlohmann::json> read_runtimes(kube::Client& client,
+                                          const std::vector<nlohmann::json>& objects,
+                                          const std::string& k8s_namespace,
+                                          std::vector<std::string>& problems);
 
 }  // namespace shanty::check

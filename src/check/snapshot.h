@@ -26,13 +26,21 @@ struct ClaimFacts {
   std::vector<std::string> access_modes;
   std::string storage_class;
   bool terminating = false;
+  bool is_new = false;  // the job's own objects make it
+};
+
+// "Terminating", "PriorityClass" with "In" and values, ...
+struct QuotaScope {
+  std::string name;
+  std::string op = "Exists";  // Exists, DoesNotExist, In, NotIn
+  std::vector<std::string> values;
 };
 
 struct QuotaFacts {
   std::string name;
   Amounts hard;  // "requests.nvidia.com/gpu", "requests.cpu" in thousandths, "pods", ...
   Amounts used;
-  bool scoped = false;  // counts only some pods
+  std::vector<QuotaScope> scopes;  // it counts only pods that are in all of them
 };
 
 // A LimitRange's bounds for Container or Pod.
@@ -56,6 +64,7 @@ struct FlavorQuota {
   int64_t nominal = 0;
   std::optional<int64_t> borrow;  // none: no limit within the cohort
   int64_t used = 0;
+  std::optional<int64_t> lend;  // of its nominal, to the cohort; none: all
 };
 
 struct ClusterQueueFacts {
@@ -71,6 +80,7 @@ struct ClusterQueueFacts {
 struct FlavorFacts {
   std::string name;
   std::map<std::string, std::string> node_labels;
+  std::string topology;  // the Topology by whose levels it places pods; empty: by none
 };
 
 struct PriorityFacts {
@@ -84,12 +94,14 @@ struct VolcanoQueueFacts {
   std::string name;
   std::string state;  // Open, Closed, ...
   Amounts capability;
+  Amounts allocated;
 };
 
 struct Refusal {
-  std::string object;            // "Job llm"
+  std::string object = {};       // "Job llm"
   std::string message;           // the server's words
   bool is_pod_security = false;  // the namespace's level, about the pods of the object
+  bool is_limit_range = false;   // bounds of the namespace, about the pods of the object
 };
 
 struct Snapshot {
@@ -101,6 +113,7 @@ struct Snapshot {
   std::vector<FitPod> pods;  // of all namespaces, those that have not ended
   bool sees_all_pods = true;
   bool namespace_exists = true;
+  std::map<std::string, std::string> namespace_labels;
   std::vector<PriorityFacts> priority_classes;
   std::string pod_security;             // the level that the namespace enforces; "" = none is said
   std::vector<std::string> schedulers;  // names that placed pods
@@ -114,9 +127,15 @@ struct Snapshot {
   std::vector<FlavorFacts> flavors;
   std::vector<VolcanoQueueFacts> volcano_queues;
   std::vector<Refusal> refusals;
+  bool pods_tried = false;          // the server was asked about the pods themselves
   std::vector<std::string> unread;  // "nodes: cannot list nodes: ..."
 
+  // Resources that a DeviceClass of resource.k8s.io gives out by claims which the scheduler makes.
+  std::vector<std::string> device_resources;
+
   bool serves(const std::string& group, const std::string& kind) const;
+  // Pods get it by such claims: no node has it among its allocatable ones.
+  bool gives_by_claims(const std::string& resource) const;
 };
 
 // A claim that the pods mount.
@@ -142,10 +161,13 @@ struct Workload {
   std::vector<ClaimUse> claims;
   std::vector<std::string> pull_secrets;
   std::vector<std::string> images;
+  bool has_deadline = false;   // the pods have an activeDeadlineSeconds
+  bool asks_topology = false;  // of Kueue, by an annotation of the pods
 
   uint64_t pods() const;
   // Of all pods together.
   Amounts total() const;
+  Amounts total_limits() const;
 };
 
 }  // namespace shanty::check

@@ -26,6 +26,8 @@ constexpr size_t kMaxListRestarts = 3;
 constexpr size_t kMaxPages = 100'000;
 constexpr size_t kMaxNesting = 128;
 constexpr Duration kLogIdleLimit = std::chrono::hours(24 * 7);  // a container may be silent
+constexpr const char* kMetadataAccept =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 constexpr const char* kDiscoveryAccept =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
@@ -273,7 +275,8 @@ ApiResult<std::string> Client::list(const ServedKind& kind, const std::string& k
     if (!options.label_selector.empty()) add_query(target, "labelSelector", options.label_selector);
     if (!options.field_selector.empty()) add_query(target, "fieldSelector", options.field_selector);
     if (!resume.empty()) add_query(target, "continue", resume);
-    auto answer = impl_->parsed(impl_->get(target, doing, "application/json"), doing);
+    const char* accept = options.metadata_only ? kMetadataAccept : "application/json";
+    auto answer = impl_->parsed(impl_->get(target, doing, accept), doing);
     if (!answer.ok()) {
       if (!answer.error().is_expired() || resume.empty() || ++restarts > kMaxListRestarts) {
         return answer.error();
@@ -382,10 +385,12 @@ ApiStatus Client::stream(const std::string& target, const std::string& doing,
     reader_done = !on_data(piece);
     return !reader_done;
   };
-  const HttpAnswer answer = TRY(impl_->once(request));
-  if (reader_done || (answer.whole() && answer.status / 100 == 2)) return {};
-  if (answer.status == 401) static_cast<void>(impl_->credentials.renew());
-  return error_of(impl_->attempt(doing), answer);
+  for (bool renewed = false;; renewed = true) {
+    const HttpAnswer answer = TRY(impl_->once(request));
+    if (reader_done || (answer.whole() && answer.status / 100 == 2)) return {};
+    if (answer.status == 401 && !renewed && impl_->credentials.renew()) continue;
+    return error_of(impl_->attempt(doing), answer);
+  }
 }
 
 }  // namespace shanty::kube

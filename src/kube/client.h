@@ -52,6 +52,7 @@ struct ListOptions {
   std::string field_selector;
   size_t page_size = 500;
   size_t max_items = 500'000;
+  bool metadata_only = false;  // names and labels, but nothing of what is inside
 };
 
 struct WriteOptions {
@@ -120,7 +121,8 @@ class Client {
   // Any GET, with the retries of all others: "/version", "/readyz".
   ApiResult<std::string> get_text(const std::string& target, const std::string& doing,
                                   const std::string& accept = "application/json");
-  // One GET whose body is streamed, tried once. `stop` instead of ClientOptions::stop.
+  // One GET whose body is streamed, tried once; twice where credentials can be renewed. `stop`
+  // instead of ClientOptions::stop.
   ApiStatus stream(const std::string& target, const std::string& doing,
                    const std::function<bool(std::string_view)>& on_data, Duration idle_limit,
                    const std::stop_token& stop = {});

@@ -243,6 +243,66 @@ def test_a_pod_security_level_that_rejects_the_pods(check, cluster):
     assert "SEC050" not in check(job("plain", 1))["codes"]
 
 
+def test_pods_that_the_server_would_never_make(check):
+    report = check(job("anonymous", 1, spec={"serviceAccountName": "trainer"}))
+    [refused] = [each for each in report["findings"] if each["code"] == "SCHED058"]
+    assert 'serviceaccount "trainer" not found' in " ".join(refused["evidence"])
+    assert not report["fits"]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "trainer"}}
+    assert check(account, job("known", 1, spec={"serviceAccountName": "trainer"}))["fits"]
+    check.start({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "limits"},
+                 "spec": {"hard": {"limits.cpu": "1000"}}})
+    plain = job("unlimited", 1)
+    del plain["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"]
+
+    def refused_by_quota():
+        found = [each for each in check(plain)["findings"] if each["code"] == "SCHED058"]
+        return found and "must specify limits.cpu" in " ".join(found[0]["evidence"])
+
+    check.cluster.api.wait(refused_by_quota, "the quota counts")
+
+
+def test_what_the_job_brings_along(check):
+    mounting = job("mounts", 2, spec={
+        "volumes": [{"name": "ckpt", "persistentVolumeClaim": {"claimName": "ckpt"}}]})
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "ckpt"},
+             "spec": {"accessModes": ["ReadWriteMany"],
+                      "resources": {"requests": {"storage": "1Gi"}}}}
+    assert "STO050" in check(mounting)["codes"]
+    report = check(claim, mounting)
+    assert report["fits"], report
+    claim["spec"]["accessModes"] = ["ReadWriteOnce"]
+    assert "STO051" in check(claim, mounting)["codes"]
+
+
+def test_a_train_job_is_judged_by_its_runtime(check, cluster):
+    cluster.need("trainer")
+    api = "trainer.kubeflow.org/v1alpha1"
+    pod = job("x", 1)["spec"]["template"]
+    pod["spec"]["containers"][0]["name"] = "node"
+    del pod["spec"]["restartPolicy"]
+    runtime = {
+        "apiVersion": api, "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": check.namespace, "labels": {"trainer.kubeflow.org/framework": "torch"}},
+        "spec": {"mlPolicy": {"numNodes": NODES, "torch": {}}, "template": {"spec": {
+            "replicatedJobs": [{"name": "node", "template": {
+                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                "spec": {"template": pod}}}]}}}}
+    train_job = {"apiVersion": api, "kind": "TrainJob", "metadata": {"name": "llm"},
+                 "spec": {"runtimeRef": {"name": check.namespace}, "trainer": {}}}
+    assert any(check.namespace in each for each in check(train_job)["unread"])
+    cluster.operators.retry(lambda: cluster.api.create(runtime), "Trainer takes its runtime")
+    try:
+        report = check(train_job)
+        assert report["fits"] and report["pods"]["wanted"] == NODES, report
+        assert report["groups"][0]["per_pod"][GPU] == "8"
+        train_job["spec"]["trainer"]["numNodes"] = NODES + 1
+        report = check(train_job)
+        assert not report["room"] and report["change"]["pods"] == NODES, report
+    finally:
+        cluster.api.delete(api, "ClusterTrainingRuntime", check.namespace)
+
+
 def test_claims_and_secrets(check, cluster):
     def mounting(claim):
         return job("mounts", 2, spec={
@@ -346,3 +406,7 @@ def test_a_job_file_is_judged_by_what_it_would_be_rendered_as(check):
     assert asked.items() <= report["groups"][0]["per_pod"].items()
     report = report_on(NODES + 1)
     assert not report["room"] and report["change"]["pods"] == NODES
+    path.write_text(path.read_text().replace(", image: 'registry.local/ml/train:1'", ""))
+    report = check.run("cluster", path)
+    assert not report["room"] and asked.items() <= report["groups"][0]["per_pod"].items()
+    assert any("names no run.image" in each for each in report["unread"])

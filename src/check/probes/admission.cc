@@ -45,8 +45,12 @@ void probe_admission(const ProbeInput& in, std::vector<Finding>& findings) {
       findings.push_back(std::move(finding));
       continue;
     }
+    const bool is_limit = refusal.is_limit_range;
     Finding finding =
-        make_finding("SCHED058", Severity::kError, "the server would refuse " + refusal.object);
+        make_finding(is_limit ? "SCHED057" : "SCHED058", Severity::kError,
+                     is_limit ? "a LimitRange of namespace " + snapshot.k8s_namespace +
+                                    " rejects the pods of " + refusal.object
+                              : "the server would refuse " + refusal.object + ", or its pods");
     finding.evidence.push_back({.text = refusal.message});
     findings.push_back(std::move(finding));
   }

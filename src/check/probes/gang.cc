@@ -32,14 +32,46 @@ Share share_of(const FlavorQuota& quota, const ClusterQueueFacts& queue, const S
     if (other.cohort != queue.cohort || other.name == queue.name) continue;
     for (const FlavorQuota& theirs : other.quotas) {
       if (theirs.flavor != quota.flavor || theirs.resource != quota.resource) continue;
-      others += theirs.nominal;
-      others_free += theirs.nominal - theirs.used;
+      const int64_t lent = std::min(theirs.lend.value_or(theirs.nominal), theirs.nominal);
+      others += lent;
+      others_free += std::min(lent, theirs.nominal - theirs.used);
     }
   }
   const int64_t borrow = quota.borrow ? std::min(*quota.borrow, others) : others;
   share.most += borrow;
   share.free = std::min(share.most - quota.used, share.free + others_free);
   return share;
+}
+
+const FlavorFacts* find_flavor(const ProbeInput& in, const std::string& name) {
+  const auto found = std::ranges::find(in.snapshot.flavors, name, &FlavorFacts::name);
+  return found == in.snapshot.flavors.end() ? nullptr : &*found;
+}
+
+// Whether the labels that the job asks of nodes, as far as a flavor has them, are the flavor's.
+bool takes_job(const ProbeInput& in, const std::string& flavor) {
+  const FlavorFacts* facts = find_flavor(in, flavor);
+  if (facts == nullptr) return true;
+  std::vector<std::vector<LabelNeed>> sets = in.workload.request.needs;
+  for (std::vector<LabelNeed>& set : sets) {
+    std::erase_if(set, [&](const LabelNeed& n) { return !facts->node_labels.contains(n.key); });
+  }
+  return meets_any(facts->node_labels, sets);
+}
+
+// Kueue takes a job that asks for topology by flavors of a Topology only.
+void judge_topology(const ProbeInput& in, const ClusterQueueFacts& queue,
+                    std::vector<Finding>& findings) {
+  if (!in.workload.asks_topology || queue.quotas.empty() || in.snapshot.flavors.empty()) return;
+  const bool any = std::ranges::any_of(queue.quotas, [&](const FlavorQuota& quota) {
+    const FlavorFacts* facts = find_flavor(in, quota.flavor);
+    return facts == nullptr || !facts->topology.empty();
+  });
+  if (any) return;
+  findings.push_back(
+      make_finding("GANG053", Severity::kError,
+                   "the pods ask Kueue for topology, and no flavor of ClusterQueue " + queue.name +
+                       " names a Topology (topologyName): the job is never admitted"));
 }
 
 void judge_quota(const ProbeInput& in, const ClusterQueueFacts& queue,
@@ -49,7 +81,7 @@ void judge_quota(const ProbeInput& in, const ClusterQueueFacts& queue,
     Share best;
     std::string flavor;
     for (const FlavorQuota& quota : queue.quotas) {
-      if (quota.resource != resource) continue;
+      if (quota.resource != resource || !takes_job(in, quota.flavor)) continue;
       const Share share = share_of(quota, queue, in.snapshot);
       if (flavor.empty() || share.free > best.free) {
         best = share;
@@ -60,7 +92,8 @@ void judge_quota(const ProbeInput& in, const ClusterQueueFacts& queue,
     if (flavor.empty()) {
       findings.push_back(make_finding("GANG053", Severity::kError,
                                       "ClusterQueue " + queue.name + " has no quota for " +
-                                          resource + ": " + asks + ", so it is never admitted"));
+                                          resource + " on such nodes: " + asks +
+                                          ", so it is never admitted"));
     } else if (wanted > best.most) {
       findings.push_back(make_finding(
           "GANG053", Severity::kError,
@@ -109,6 +142,7 @@ void judge_kueue(const ProbeInput& in, std::vector<Finding>& findings) {
                                           " does not admit jobs of namespace " +
                                           in.snapshot.k8s_namespace + " (namespaceSelector)"));
     } else {
+      judge_topology(in, *queue, findings);
       judge_quota(in, *queue, findings);
     }
   }
@@ -132,7 +166,18 @@ void judge_volcano(const ProbeInput& in, std::vector<Finding>& findings) {
   for (const auto& [resource, most] : queue->capability) {
     const Amounts total = in.workload.total();
     const auto wanted = total.find(resource);
-    if (wanted == total.end() || wanted->second <= most) continue;
+    if (wanted == total.end() || wanted->second <= 0) continue;
+    const auto held = queue->allocated.find(resource);
+    const int64_t used = held == queue->allocated.end() ? 0 : held->second;
+    if (wanted->second + used <= most) continue;
+    if (wanted->second <= most) {
+      findings.push_back(make_finding(
+          "GANG055", Severity::kWarning,
+          "Volcano's queue " + name + " may hold at most " + amount_text(resource, most) + " " +
+              resource + " and holds " + amount_text(resource, used) + ": the job asks for " +
+              amount_text(resource, wanted->second) + " and has to wait"));
+      continue;
+    }
     findings.push_back(make_finding(
         "GANG055", Severity::kError,
         "Volcano's queue " + name + " may hold at most " + amount_text(resource, most) + " " +

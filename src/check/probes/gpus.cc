@@ -60,7 +60,7 @@ std::string values_text(const Values& values) {
 // differ among the nodes that the job may land on.
 void probe_gpus(const ProbeInput& in, std::vector<Finding>& findings) {
   const std::string name = accelerator(in.workload);
-  if (name.empty()) return;
+  if (name.empty() || in.snapshot.gives_by_claims(name)) return;
   std::vector<std::string> silent;
   std::vector<std::string> fewer;
   Values models;

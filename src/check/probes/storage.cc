@@ -37,6 +37,7 @@ void probe_storage(const ProbeInput& in, std::vector<Finding>& findings) {
     }
     const ClaimFacts& claim = found->second;
     judge_mode(claim, use, findings);
+    if (claim.is_new) continue;  // nothing has had a chance to bind it
     const auto late = in.snapshot.late_binding.find(claim.storage_class);
     const bool binds_late = late != in.snapshot.late_binding.end() && late->second;
     if (claim.terminating) {

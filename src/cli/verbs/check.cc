@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "check/manifest.h"
+#include "check/own_objects.h"
 #include "check/pending.h"
 #include "check/read_snapshot.h"
 #include "cli/cli_app.h"
@@ -19,6 +20,7 @@
 #include "os/files.h"
 #include "os/process.h"
 #include "plan/plan.h"
+#include "text/json_fields.h"
 #include "text/terminal.h"
 
 namespace shanty {
@@ -71,14 +73,29 @@ Result<std::unique_ptr<kube::Client>> connect(const kube::AccessOptions& options
 struct Asked {
   check::Workload workload;
   std::vector<nlohmann::json> objects;
-  std::string problem;  // why there are no objects to try
+  std::vector<std::string> problems;  // what could not be seen of it
 };
 
-Result<Asked> read_manifests(const std::string& text, const std::string& path,
+// Where the objects lie that do not say it.
+std::string namespace_of(const std::vector<nlohmann::json>& objects, const std::string& fallback) {
+  for (const nlohmann::json& object : objects) {
+    const nlohmann::json* metadata = json_object(object, "metadata");
+    const bool makes_runs = json_string(object, "kind") == "TrainJob";
+    if (metadata != nullptr && makes_runs) return json_string(*metadata, "namespace", fallback);
+  }
+  return fallback;
+}
+
+Result<Asked> read_manifests(const std::string& text, const std::string& path, kube::Client& client,
                              const std::string& k8s_namespace) {
   Asked asked;
   asked.objects = TRY(check::parse_manifests(text, path));
-  asked.workload = TRY(check::workload_of(asked.objects, k8s_namespace).context(path));
+  std::vector<nlohmann::json> known = asked.objects;
+  for (nlohmann::json& runtime : check::read_runtimes(
+           client, asked.objects, namespace_of(asked.objects, k8s_namespace), asked.problems)) {
+    known.push_back(std::move(runtime));
+  }
+  asked.workload = TRY(check::workload_of(known, k8s_namespace).context(path));
   return asked;
 }
 
@@ -91,11 +108,18 @@ Asked read_job(Job job, const CheckArguments& arguments, kube::Client& client,
   }
   const auto found = kube::discover_offer(client, job.schedule.k8s_namespace);
   const KubernetesOffer offer = found.ok() ? found->offer : newest_kubernetes_offer();
+  const bool names_image = !job.run.image.empty();
+  if (!names_image) job.run.image = "unnamed";  // what it asks for does not depend on it
   auto objects = check::render_objects(job, arguments.file, offer, arguments.target);
   auto workload = objects.ok() ? check::workload_of(*objects, job.schedule.k8s_namespace)
                                : Result<check::Workload>(objects.error());
   if (workload.ok()) {
-    asked.objects = std::move(*objects);
+    if (names_image) {
+      asked.objects = std::move(*objects);
+    } else {
+      asked.problems.emplace_back(
+          "the job names no run.image, so the server was not asked about its objects");
+    }
     asked.workload = std::move(*workload);
     asked.workload.name = job.name;
     // The job was rendered without the queue that it names, which is worth a finding.
@@ -103,10 +127,9 @@ Asked read_job(Job job, const CheckArguments& arguments, kube::Client& client,
     if (job.nodes.min < job.nodes.max) asked.workload.request.min_pods = job.nodes.min;
     return asked;
   }
-  asked.problem =
-      "the objects of the job cannot be rendered, so the server was not asked about "
-      "them: " +
-      workload.error().message;
+  asked.problems.push_back(
+      "the objects of the job cannot be rendered, so the server was not asked about them: " +
+      workload.error().message);
   asked.workload = check::workload_of(job, make_plan(job, Cluster{}), k8s_namespace);
   return asked;
 }
@@ -125,7 +148,7 @@ int check_cluster(const CheckArguments& arguments) {
   const auto client = connect(arguments.access);
   if (!client.ok()) return environment_error(client.error().message);
   const std::string& k8s_namespace = (*client)->access().k8s_namespace;
-  Result<Asked> asked = manifest ? read_manifests(*text, arguments.file, k8s_namespace)
+  Result<Asked> asked = manifest ? read_manifests(*text, arguments.file, **client, k8s_namespace)
                                  : read_job(*job, arguments, **client, k8s_namespace);
   if (!asked.ok()) return usage_error(asked.error().message);
   if (!arguments.access.k8s_namespace.empty()) {
@@ -133,7 +156,8 @@ int check_cluster(const CheckArguments& arguments) {
   }
   auto snapshot = check::read_snapshot(**client, asked->workload.k8s_namespace);
   if (!snapshot.ok()) return environment_error(snapshot.error().message);
-  if (!asked->problem.empty()) snapshot->unread.push_back(asked->problem);
+  snapshot->unread.insert(snapshot->unread.end(), asked->problems.begin(), asked->problems.end());
+  check::add_own_objects(asked->objects, *snapshot);
   check::try_objects(**client, asked->objects, *snapshot);
   return show(check::evaluate(*snapshot, std::move(asked->workload)), arguments.json);
 }
