@@ -46,9 +46,9 @@ struct YamlLimits {
   size_t nodes = 10'000;
   size_t scalar_bytes = 64u << 10;
   size_t documents = 1;
-  // All of YAML that manifests use is read. Anchors, aliases and merge keys: an alias is a copy that
-  // counts towards `nodes`, and its text towards kMaxAliasBytes; places in a copy are those of what
-  // was copied. Control characters in values, which stand there escaped: a script in a ConfigMap.
+  // All of YAML that manifests use: anchors, aliases and merge keys (an alias is a copy that counts
+  // towards `nodes`, its text towards kMaxAliasBytes, its places are those of what was copied), and
+  // control characters that are escaped, as of a script in a ConfigMap.
   bool aliases = false;
 };
 // How much text all aliases of a file may stand for.
