@@ -125,7 +125,6 @@ Status take_user(const ConfiguredUser& user, Access& access) {
   access.username = user.username;
   access.password = user.password;
   access.impersonate = user.impersonate;
-  access.impersonate_groups = user.impersonate_groups;
   if (user.exec.empty()) return {};
   const ExecPlugin& plugin = user.exec.front();
   if (plugin.command.empty())
@@ -184,7 +183,8 @@ Result<Access> find_access(const AccessOptions& options) {
     access.k8s_namespace = context.k8s_namespace;
     TRY_STATUS(take_cluster(
         TRY(find_named(config.clusters, context.cluster, "cluster", access.from)), access));
-    if (!context.user.empty()) {
+    // Who listens on an open line is told no secret, as with kubectl.
+    if (!context.user.empty() && access.server.scheme == "https") {
       TRY_STATUS(
           take_user(TRY(find_named(config.users, context.user, "user", access.from)), access));
     }

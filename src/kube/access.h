@@ -38,8 +38,7 @@ struct Access {
   std::string username;
   SecretText password;
   std::optional<ExecPlugin> exec;
-  std::string impersonate;
-  std::vector<std::string> impersonate_groups;
+  Impersonation impersonate;
   std::vector<std::string> env;  // for the plugin
 };
 

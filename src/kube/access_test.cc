@@ -113,6 +113,15 @@ TEST_F(AccessTest, TakesTheProxyOfTheClusterBeforeThatOfTheEnvironment) {
   EXPECT_EQ(find_access(options_)->proxy->host, "p2");
 }
 
+TEST_F(AccessTest, TakesNoSecretToAnOpenLine) {
+  options_.kubeconfig =
+      write("config", simple("token: hush, exec: {command: x}", "server: 'http://127.0.0.1:8001'"));
+  const auto access = find_access(options_);
+  ASSERT_TRUE(access.ok()) << access.error().message;
+  EXPECT_TRUE(access->token.empty());
+  EXPECT_FALSE(access->exec);
+}
+
 TEST_F(AccessTest, SaysWhatIsMissing) {
   EXPECT_THAT(error(), HasSubstr("there is no kubeconfig"));
   options_.kubeconfig = root_ + "/none";

@@ -116,7 +116,8 @@ std::string advice_of(net::HttpFailure failure) {
 ApiError error_of(const Attempt& attempt, const net::HttpAnswer& answer) {
   if (!answer.whole()) {
     ApiError error;
-    error.status = answer.status / 100 == 2 ? 0 : answer.status;
+    error.broke_off = answer.status / 100 == 2;
+    error.status = error.broke_off ? 0 : answer.status;
     error.message = "cannot " + attempt.doing + ": " + answer.error + advice_of(answer.failure);
     return error;
   }

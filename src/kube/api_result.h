@@ -11,9 +11,10 @@ namespace shanty::kube {
 
 // An Error of the API: `message` is the sentence for the user, the rest is for the program.
 struct ApiError : Error {
-  int status = 0;      // of HTTP; 0: there was no answer
-  std::string reason;  // of the Status object: "NotFound", "Conflict", "Expired"
-  std::string detail;  // the server's own words
+  int status = 0;          // of HTTP; 0: there was no answer
+  std::string reason;      // of the Status object: "NotFound", "Conflict", "Expired"
+  std::string detail;      // the server's own words
+  bool broke_off = false;  // a good answer had begun
 
   bool is_not_found() const { return status == 404; }
   bool is_forbidden() const { return status == 401 || status == 403; }

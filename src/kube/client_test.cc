@@ -3,11 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "kube/retry.h"
 #include "kube/watch.h"
 #include "net/http_test_server.h"
+#include "os/fd.h"
+#include "os/files.h"
 
 namespace shanty::kube {
 namespace {
@@ -113,6 +119,14 @@ TEST(KubeClient, ListsPageAfterPage) {
               ElementsAre("GET /api/v1/namespaces/ml/pods?limit=500&labelSelector=a%3Db%2Cc",
                           "GET /api/v1/namespaces/ml/pods?limit=500&labelSelector=a%3Db%2Cc"
                           "&continue=more"));
+}
+
+TEST(KubeClient, ListsWithoutWhatIsInside) {
+  Scripted server({page({"a"}, "")});
+  Names names;
+  ASSERT_TRUE(server.client()->list(kPods, "ml", {.metadata_only = true}, names.sink()).ok());
+  EXPECT_THAT(server.request(0), HasSubstr("as=PartialObjectMetadataList"));
+  EXPECT_THAT(names.seen, ElementsAre("a"));
 }
 
 TEST(KubeClient, BeginsAListAnewThatTheServerHasForgotten) {
@@ -270,6 +284,26 @@ TEST(KubeClient, ReadsLogs) {
   EXPECT_THAT(client->logs("ml", "p", {}, take).error().message, HasSubstr("container name"));
 }
 
+TEST(KubeClient, RenewsCredentialsBeforeItGivesUpOnAStream) {
+  char name[] = "/tmp/shanty-token-XXXXXX";
+  const Fd file(::mkstemp(name));
+  ASSERT_TRUE(write_all(file.get(), "first").ok());
+  Scripted server({answer(401, status_object(401, "Unauthorized", "expired")),
+                   answer(200, "line\n"), answer(401, status_object(401, "Unauthorized", "no")),
+                   answer(401, status_object(401, "Unauthorized", "no"))});
+  const auto client = server.client({.token_file = name});
+  std::string text;
+  const auto take = [&](std::string_view bytes) {
+    text += bytes;
+    return true;
+  };
+  EXPECT_TRUE(client->stream("/x", "read x", take, 5s).ok());
+  EXPECT_EQ(text, "line\n");
+  EXPECT_EQ(client->stream("/x", "read x", take, 5s).error().status, 401);
+  EXPECT_EQ(server.asked().size(), 4U);
+  ::unlink(name);
+}
+
 // --- watch ---
 
 std::string event(const std::string& type, const std::string& name, const std::string& version) {
@@ -343,6 +377,20 @@ TEST(KubeWatch, BacksOffFromAServerThatEndsEveryWatchAtOnceAndGivesUp) {
   EXPECT_THAT(ended.error().message, HasSubstr("; given up after 5 tries in "));
   EXPECT_EQ(server.waits.size(), 4U);
   EXPECT_GT(server.waits[3], server.waits[0]);
+}
+
+TEST(KubeWatch, GoesOnWhereQuietWatchesAreCutOff) {
+  std::vector<std::string> answers{page({"a"}, "")};
+  for (int i = 0; i < 8; ++i) {
+    answers.push_back("HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n");  // and no more
+  }
+  answers.push_back(answer(200, event("ADDED", "b", "8")));
+  Scripted server(answers);
+  Follower follower(4);
+  const ApiStatus ended =
+      follower.run(*server.client(), {.failures = 5, .good_watch = Duration::zero()});
+  EXPECT_TRUE(ended.ok()) << ended.error().message;
+  EXPECT_THAT(follower.heard, ElementsAre("reset", "+a", "synced", "+b"));
 }
 
 TEST(KubeWatch, ListsAnewAfterGarbage) {

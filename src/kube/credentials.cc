@@ -1,6 +1,7 @@
 #include "kube/credentials.h"
 
 #include "base/base64.h"
+#include "net/url.h"
 #include "os/files.h"
 
 namespace shanty::kube {
@@ -53,9 +54,12 @@ Result<std::vector<net::HttpHeader>> Credentials::headers() {
     headers.push_back({"Authorization", "Basic " + encode_base64(access_.username + ":" +
                                                                  access_.password.reveal())});
   }
-  if (!access_.impersonate.empty()) headers.push_back({"Impersonate-User", access_.impersonate});
-  for (const std::string& group : access_.impersonate_groups) {
-    headers.push_back({"Impersonate-Group", group});
+  const Impersonation& other = access_.impersonate;
+  if (!other.user.empty()) headers.push_back({"Impersonate-User", other.user});
+  if (!other.uid.empty()) headers.push_back({"Impersonate-Uid", other.uid});
+  for (const std::string& group : other.groups) headers.push_back({"Impersonate-Group", group});
+  for (const auto& [key, value] : other.extra) {
+    headers.push_back({"Impersonate-Extra-" + net::percent_encode(key), value});
   }
   return headers;
 }

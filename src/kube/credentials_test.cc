@@ -73,11 +73,14 @@ TEST_F(CredentialsTest, CarryTokenBasicAndImpersonation) {
   EXPECT_TRUE(nobody.headers()->empty());
   access_.username = "me";
   access_.password = SecretText("hush");
-  access_.impersonate = "boss";
-  access_.impersonate_groups = {"a", "b"};
+  access_.impersonate = {
+      .user = "boss", .uid = "7", .groups = {"a", "b"}, .extra = {{"acme.com/team", "x"}}};
   Credentials basic(access_, clock_);
   EXPECT_EQ(authorization(basic), "Basic bWU6aHVzaA==");
-  EXPECT_EQ(basic.headers()->size(), 4U);
+  const auto headers = basic.headers();
+  ASSERT_EQ(headers->size(), 6U);
+  EXPECT_EQ(headers->at(2).name, "Impersonate-Uid");
+  EXPECT_EQ(headers->at(5).name, "Impersonate-Extra-acme.com%2Fteam");
   access_.token = SecretText("token\n");
   Credentials token(access_, clock_);
   EXPECT_EQ(authorization(token), "Bearer token");

@@ -81,6 +81,15 @@ class Fields {
     return out;
   }
 
+  // A mapping of lists, flat.
+  std::vector<std::pair<std::string, std::string>> lists() const {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const YamlKey& key : node_.keys) {
+      for (std::string& text : texts(key.text)) out.emplace_back(key.text, std::move(text));
+    }
+    return out;
+  }
+
   Fields inside(std::string_view key) const {
     static const YamlNode kNothing;
     const YamlNode* value = find(key);
@@ -139,8 +148,10 @@ ConfiguredUser read_user(const std::string& name, const Fields& user) {
                      .username = user.text("username"),
                      .password = SecretText(user.text("password")),
                      .auth_provider = user.inside("auth-provider").text("name"),
-                     .impersonate = user.text("as"),
-                     .impersonate_groups = user.texts("as-groups")};
+                     .impersonate = {.user = user.text("as"),
+                                     .uid = user.text("as-uid"),
+                                     .groups = user.texts("as-groups"),
+                                     .extra = user.inside("as-user-extra").lists()}};
   if (user.find("exec") != nullptr) out.exec.push_back(read_exec(user.inside("exec")));
   return out;
 }

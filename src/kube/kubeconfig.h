@@ -33,6 +33,14 @@ struct ExecPlugin {
   bool provide_cluster_info = false;
 };
 
+// As whom requests are made instead; all empty: as oneself.
+struct Impersonation {
+  std::string user;
+  std::string uid;
+  std::vector<std::string> groups;
+  std::vector<std::pair<std::string, std::string>> extra;  // a key may come several times
+};
+
 struct ConfiguredUser {
   std::string name;
   std::string certificate_file;
@@ -44,8 +52,7 @@ struct ConfiguredUser {
   std::string username;
   SecretText password;
   std::string auth_provider;  // of a kind that Kubernetes has given up
-  std::string impersonate;
-  std::vector<std::string> impersonate_groups;
+  Impersonation impersonate;
   std::vector<ExecPlugin> exec;  // one or none
 };
 

@@ -28,6 +28,10 @@ users:
     client-certificate-data: Y2VydA==
     client-key: ../key.pem
     token: hush
+    as: boss
+    as-uid: "7"
+    as-groups: [a]
+    as-user-extra: {team: [x, y]}
 - name: u2
   user:
     exec:
@@ -61,6 +65,9 @@ TEST(Kubeconfig, ReadsAllItsForms) {
   EXPECT_EQ(config->users[0].certificate_pem, "cert");
   EXPECT_EQ(config->users[0].key_file, "/home/me/.kube/../key.pem");
   EXPECT_EQ(config->users[0].token.reveal(), "hush");
+  EXPECT_EQ(config->users[0].impersonate.uid, "7");
+  ASSERT_EQ(config->users[0].impersonate.extra.size(), 2U);
+  EXPECT_EQ(config->users[0].impersonate.extra[1].second, "y");
   ASSERT_EQ(config->users[1].exec.size(), 1U);
   const ExecPlugin& exec = config->users[1].exec[0];
   EXPECT_EQ(exec.command, "/home/me/.kube/./bin/login");

@@ -103,7 +103,8 @@ class Follower {
     target +=
         "?watch=true&allowWatchBookmarks=true&timeoutSeconds=" + std::to_string(limit_s.count()) +
         "&resourceVersion=" + net::percent_encode(version_);
-    const auto& [labels, fields, page, most] = options_.list;
+    const std::string& labels = options_.list.label_selector;
+    const std::string& fields = options_.list.field_selector;
     if (!labels.empty()) target += "&labelSelector=" + net::percent_encode(labels);
     if (!fields.empty()) target += "&fieldSelector=" + net::percent_encode(fields);
     return target;
@@ -142,7 +143,12 @@ class Follower {
       version_.clear();
       return Error{"cannot " + doing_ + ": " + broken->message};
     }
-    if (ended.ok() && !heard_any && system_clock().now() - begun < kShortWatch) {
+    const Duration stood = system_clock().now() - begun;
+    if ((ended.ok() || ended.error().broke_off) && stood >= options_.good_watch) {
+      failures_ = 0;
+      heard_at_ = system_clock().now();
+    }
+    if (ended.ok() && !heard_any && stood < kShortWatch) {
       return Error{"cannot " + doing_ + ": the server ends it at once"};
     }
     return ended;

@@ -43,6 +43,9 @@ struct WatchOptions {
   Duration first_backoff = std::chrono::milliseconds(500);
   Duration longest_backoff = std::chrono::seconds(30);
   int failures = 20;  // in a row, without anything heard, before giving up
+  // A watch that stood for so long was good, even if nothing was to be told and something between
+  // us and the server then cut it.
+  Duration good_watch = std::chrono::seconds(20);
 };
 
 // What a follower hears. Level-triggered: on_reset, then all there is as on_object, then
