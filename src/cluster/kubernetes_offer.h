@@ -102,6 +102,9 @@ struct KubernetesOffer {
   std::optional<std::vector<std::string>> device_classes;
   // Kueue's LocalQueues in the namespace of the job; nothing: Kueue is not there or was not asked.
   std::optional<std::vector<std::string>> local_queues;
+  // Node labels that are levels of a Topology which a flavor of Kueue places pods by: a job that
+  // asks for another is never admitted. Nothing: not asked.
+  std::optional<std::vector<std::string>> kueue_levels;
 
   // Null when the kind is not served in that group; `version` "" is any, the first listed.
   const ServedKind* find_kind(std::string_view group, std::string_view kind,

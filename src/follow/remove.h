@@ -30,6 +30,6 @@ kube::ApiStatus stop_job(kube::Client& client, const FoundJob& job, const Say& s
 
 // The annotation on the ConfigMap of a job of bare pods that was stopped.
 inline constexpr const char* kStoppedAnnotation = "shanty.dev/stopped";
-inline std::string config_name(const std::string& job) { return job + "-config"; }
+inline std::string config_name(const std::string& job) { return job + "-job"; }
 
 }  // namespace shanty::follow

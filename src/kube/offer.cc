@@ -138,6 +138,26 @@ class Discovery {
     std::ranges::sort(names);
   }
 
+  void read_kueue_levels() {
+    if (!out_.offer.local_queues || out_.offer.local_queues->empty()) return;
+    const auto flavors = list_in("", "kueue.x-k8s.io", "ResourceFlavor");
+    if (!flavors) return;
+    std::set<std::string> used;
+    for (const json& each : *flavors) used.insert(json_string(child(each, "spec"), "topologyName"));
+    std::vector<std::string> levels;
+    if (client_.kind("kueue.x-k8s.io", "Topology").ok()) {
+      const auto topologies = list_in("", "kueue.x-k8s.io", "Topology");
+      if (!topologies) return;
+      for (const json& each : *topologies) {
+        if (!used.contains(name_of(each))) continue;
+        for (const json& level : items(child(each, "spec"), "levels")) {
+          levels.push_back(json_string(level, "nodeLabel"));
+        }
+      }
+    }
+    out_.offer.kueue_levels = std::move(levels);
+  }
+
   void read_gangs() {
     KubernetesOffer& offer = out_.offer;
     if (offer.local_queues && !offer.local_queues->empty()) {
@@ -276,6 +296,7 @@ ApiResult<DiscoveredOffer> discover_offer(Client& client, const std::string& k8s
   read_node_offers(discovery.list("", "Node"), out.offer);
   discovery.read_schedulers();
   discovery.read_local_queues(k8s_namespace);
+  discovery.read_kueue_levels();
   discovery.read_gangs();
   discovery.read_trainer();
   discovery.read_storage();

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "render/gang.h"
 #include "render/objects.h"
+#include "render/pod.h"
 #include "render/target.h"
 
 namespace shanty {
@@ -61,6 +62,8 @@ Status choose_rdma(RenderContext& c) {
     }
     return {};
   }
+  // Ranks on CPUs speak by gloo, which knows TCP only.
+  if (!network.rdma && c.job.gpu.resource == kNoGpus) return {};
   const auto offered = std::ranges::find_if(c.offer.resources, is_rdma);
   if (offered != c.offer.resources.end() && (network.rdma == true || c.nodes > 1)) {
     c.rdma_resource = offered->name;
@@ -115,6 +118,33 @@ Status check_names(const Job& job) {
     if (std::ranges::any_of(*value, [](unsigned char c) { return c < ' ' || c == 0x7f; })) {
       return Error{fmt::format("{} holds a control character", key)};
     }
+  }
+  return {};
+}
+
+// The API server says of a path that is taken only that it is.
+Status check_mounts(const Job& job) {
+  std::vector<std::pair<std::string, std::string>> taken = {
+      {"/dev/shm", "shared memory"}, {kShantyDir, "shanty"},
+      {kConfigDir, "the job file"},  {kTokenDir, "the token"},
+      {kCodeDir, "the job's code"},  {kHomeDir, "the home directory"}};
+  const auto take = [&](const std::string& path, const std::string& what) -> Status {
+    if (path.empty()) return {};
+    const auto found = std::ranges::find_if(taken, [&](auto& each) { return each.first == path; });
+    if (found != taken.end()) {
+      return Error{fmt::format("{}: at {} the pods have {}: choose another path", what, path,
+                               found->second)};
+    }
+    if (path.find(':') != std::string::npos) {
+      return Error{fmt::format("{}: Kubernetes takes no path with a colon, as {}", what, path)};
+    }
+    taken.emplace_back(path, what);
+    return {};
+  };
+  TRY_STATUS(take(job.checkpoint.claim.empty() ? "" : job.checkpoint.mount, "checkpoint.mount"));
+  for (const DataMount& data : job.data) {
+    TRY_STATUS(take(data.mount, "data[].mount"));
+    TRY_STATUS(take(data.stage, "data[].stage"));
   }
   return {};
 }
@@ -178,6 +208,7 @@ Result<RenderContext> make_context(const Job& job, const Plan& plan, const Kuber
   TRY_STATUS(check_names(job));
   TRY_STATUS(check_image(c, *target));
   if (!target->kind.empty()) {
+    TRY_STATUS(check_mounts(job));
     TRY_STATUS(check_device_class(job, offer));
     TRY_STATUS(choose_rdma(c));
     TRY_STATUS(choose_code(c));

@@ -37,7 +37,7 @@ struct RenderContext {
   std::string secret_name() const {
     return options.token_from.empty() ? name + "-token" : options.token_from;
   }
-  std::string config_name() const { return name + "-config"; }
+  std::string config_name() const { return name + "-job"; }
   // Seconds a pod gets between SIGTERM and SIGKILL.
   uint64_t grace_s() const;
 };

@@ -70,12 +70,19 @@ std::vector<std::string> gpu_products(std::string_view model, const KubernetesOf
   if (std::ranges::find(candidates, model) != candidates.end()) return {std::string(model)};
   std::vector<std::string> wanted = words_of(model);
   std::erase_if(wanted, [](const std::string& w) { return w == "nvidia" || w == "tesla"; });
+  const auto is_wanted = [&](std::string_view word) {
+    return std::ranges::find(wanted, word) != wanted.end();
+  };
   std::vector<std::string> found;
   for (const std::string& product : candidates) {
     const auto words = words_of(product);
-    const bool fits = !wanted.empty() && std::ranges::all_of(wanted, [&](const std::string& w) {
-      return is_meant(w, words);
+    // Slices and shared GPUs are only for those who ask for them: two ranks on one GPU cannot meet.
+    const bool is_part = std::ranges::any_of(words, [&](const std::string& word) {
+      return (word == "mig" || word == "shared") && !is_wanted(word);
     });
+    const bool fits =
+        !is_part && !wanted.empty() &&
+        std::ranges::all_of(wanted, [&](const std::string& w) { return is_meant(w, words); });
     if (fits) found.push_back(product);
   }
   // A value that only this cluster's nodes have.

@@ -29,6 +29,20 @@ std::string topology_label(const RenderContext& c) {
   return "topology.kubernetes.io/" + level;
 }
 
+// Kueue never admits a job that asks for a level by which none of its flavors places pods.
+bool kueue_places_by(const RenderContext& c, const std::string& label) {
+  if (!c.gang.is(GangMechanism::kKueue)) return false;
+  const auto& levels = c.offer.kueue_levels;
+  if (levels && std::ranges::find(*levels, label) == levels->end()) return false;
+  if (!levels) {
+    c.notes.push_back(fmt::format(
+        "schedule.topology: Kueue must have a flavor whose Topology has the level {}; without one "
+        "it never admits the job",
+        label));
+  }
+  return true;
+}
+
 void add_model(const RenderContext& c, Yaml& spec) {
   if (c.job.gpu.model.empty() || !wants_gpus(c)) return;
   const auto products = gpu_products(c.job.gpu.model, c.offer);
@@ -49,12 +63,13 @@ void add_model(const RenderContext& c, Yaml& spec) {
 
 void add_topology(const RenderContext& c, Yaml& spec) {
   if (c.job.schedule.topology.empty() || c.nodes == 1) return;
-  if (c.gang.is(GangMechanism::kKueue)) return;  // an annotation of the pods, see add_metadata
+  const std::string label = topology_label(c);
+  if (kueue_places_by(c, label)) return;  // an annotation of the pods, see add_metadata
   Yaml preferred;
   preferred.set("weight", 100);
   Yaml& term = preferred["podAffinityTerm"];
   term["labelSelector"]["matchLabels"].set("shanty.dev/job", c.name);
-  term.set("topologyKey", topology_label(c),
+  term.set("topologyKey", label,
            "Near each other if there is room. Required would leave the job Pending when no such "
            "place is free at once.");
   spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"].push(
@@ -111,7 +126,9 @@ void add_placement(const RenderContext& c, Yaml& spec) {
 }
 
 std::string kueue_topology(const RenderContext& c) {
-  return c.job.schedule.topology.empty() || c.nodes == 1 ? "" : topology_label(c);
+  if (c.job.schedule.topology.empty() || c.nodes == 1) return "";
+  const std::string label = topology_label(c);
+  return kueue_places_by(c, label) ? label : "";
 }
 
 }  // namespace shanty

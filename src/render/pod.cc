@@ -140,6 +140,11 @@ Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& volu
     out.set("command", Yaml::texts(agent_command(c, frame.master_addr)));
   }
   if (c.code != CodeSource::kImage) out.set("workingDir", kCodeDir);
+  if (!frame.port_name.empty()) {
+    out["ports"].push(
+        Yaml::mapping().set("name", frame.port_name).set("containerPort", uint64_t{c.master_port}),
+        "The operator would open 23456, which on the node's network one pod of all jobs can have.");
+  }
   add_environment(c, frame, out);
   out.set("resources", frame.is_idle ? equal_resources(1, kIdleMemoryBytes) : trainer_resources(c));
   out.set("securityContext", container_security(c, !frame.is_idle));

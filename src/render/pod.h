@@ -38,6 +38,8 @@ struct PodFrame {
   bool operator_makes_gang = false;
   // A key of the ConfigMap that is mounted beside job.yaml.
   std::string config_file;
+  // A port that the operator would open itself if there is none of that name.
+  std::string port_name;
   // The operator gives the command.
   bool image_runs_itself = false;
 };

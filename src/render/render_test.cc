@@ -62,6 +62,66 @@ TEST(ShellWord, QuotesWhatAShellWouldRead) {
   EXPECT_EQ(shell_word("$(x)'y"), "'$(x)'\\''y'");
 }
 
+TEST(GpuProducts, AreWholeOnesUnlessAPartIsAskedFor) {
+  KubernetesOffer offer;
+  for (const char* product : {"NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+                              "NVIDIA-A100-SXM4-40GB-SHARED"}) {
+    offer.gpu_models.push_back({.product = product});
+  }
+  EXPECT_THAT(gpu_products("a100", offer), ElementsAre("NVIDIA-A100-SXM4-40GB"));
+  EXPECT_THAT(gpu_products("a100-shared", offer), ElementsAre("NVIDIA-A100-SXM4-40GB-SHARED"));
+  EXPECT_THAT(gpu_products("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", offer), SizeIs(1));
+}
+
+TEST(RenderJob, AsksKueueOnlyForALevelByWhichItPlacesPods) {
+  KubernetesOffer offer = newest_kubernetes_offer();
+  offer.gangs = {GangMechanism::kKueue};
+  offer.local_queues = {"q"};
+  const Job job = job_of(std::string(kTwoNodes) + "schedule: {queue: q, topology: a.b/rack}\n");
+  const auto not_asked = render(job, offer);
+  EXPECT_THAT(text_of(not_asked), HasSubstr("podset-preferred-topology: a.b/rack"));
+  EXPECT_THAT(not_asked->notes, ElementsAre(HasSubstr("whose Topology has the level a.b/rack")));
+  offer.kueue_levels = {"a.b/rack"};
+  EXPECT_THAT(text_of(render(job, offer)), HasSubstr("podset-preferred-topology: a.b/rack"));
+  offer.kueue_levels->clear();
+  const std::string text = text_of(render(job, offer));
+  EXPECT_THAT(text, Not(HasSubstr("podset-")));
+  EXPECT_THAT(text, HasSubstr("topologyKey: a.b/rack"));
+}
+
+TEST(RenderJob, SaysWhichPathsArePodsOwn) {
+  const KubernetesOffer offer = newest_kubernetes_offer();
+  const auto with = [&](const std::string& mounts) {
+    return text_of(render(job_of(std::string(kTwoNodes) + mounts), offer));
+  };
+  EXPECT_THAT(with("data: [{claim: a, mount: /dev/shm}]\n"),
+              HasSubstr("data[].mount: at /dev/shm the pods have shared memory"));
+  EXPECT_THAT(with("data: [{claim: a, mount: /a, stage: /s}, {claim: b, mount: /b, stage: /s}]\n"),
+              HasSubstr("data[].stage: at /s the pods have data[].stage"));
+  EXPECT_THAT(with("checkpoint: {claim: c, mount: '/a:b'}\n"), HasSubstr("no path with a colon"));
+  EXPECT_THAT(with("data: [{claim: a, mount: /dev/shm/x}]\n"), HasSubstr("mountPath: /dev/shm/x"));
+}
+
+TEST(RenderJob, TakesNoRdmaForRanksOnCpus) {
+  KubernetesOffer offer = newest_kubernetes_offer();
+  offer.resources = {{.name = "rdma/hca", .nodes = 4}};
+  const std::string gpus(kTwoNodes);
+  EXPECT_THAT(text_of(render(job_of(gpus), offer)), HasSubstr("rdma/hca"));
+  const std::string text = text_of(render(job_of(gpus + "gpu: {resource: none}\n"), offer));
+  EXPECT_THAT(text, Not(HasSubstr("rdma/hca")));
+  EXPECT_THAT(text, Not(HasSubstr("IPC_LOCK")));
+}
+
+TEST(RenderJob, OpensAPortOfItsOwnOnTheNodesNetwork) {
+  const KubernetesOffer offer = newest_kubernetes_offer();
+  const std::string job = std::string(kTwoNodes) + "network: {host_network: true}\n";
+  const std::string text = text_of(render(job_of(job), offer, {.target = "pytorchjob"}));
+  EXPECT_THAT(text, HasSubstr("name: pytorchjob-port\n"));
+  EXPECT_THAT(text, Not(HasSubstr("containerPort: 23456\n")));
+  EXPECT_THAT(text_of(render(job_of(kTwoNodes), offer, {.target = "pytorchjob"})),
+              Not(HasSubstr("pytorchjob-port")));
+}
+
 TEST(GpuProducts, AreThoseOfTheClusterElseThoseKnown) {
   KubernetesOffer offer;
   EXPECT_THAT(gpu_products("a100-80g", offer),

@@ -24,7 +24,8 @@ Result<std::vector<Piece>> render(const RenderContext& c) {
       .restart_policy = {},
       .why_restart = {},
       .hostname = {},
-      .subdomain = {}};
+      .subdomain = {},
+      .port_name = c.host_network ? "pytorchjob-port" : ""};
   Yaml job = make_object(c, "kubeflow.org/v1", "PyTorchJob", c.name);
   add_queue(c, job["metadata"]);
   Yaml& spec = job["spec"];
