@@ -25,7 +25,8 @@ loader: {workers: 0, shm: 64Mi}
 TRAIN = training.TRAIN.replace("/hold/", "/mnt/ckpt/")
 KINDS = [("v1", "Pod"), ("v1", "Service"), ("v1", "Secret"), ("v1", "ConfigMap"),
          ("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-         ("kubeflow.org/v1", "PyTorchJob"), ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+         ("kubeflow.org/v1", "PyTorchJob"), ("kubeflow.org/v2beta1", "MPIJob"),
+         ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
          ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime")]
 # What every namespace has.
 ALWAYS = {"kube-root-ca.crt"}

@@ -9,7 +9,7 @@ import pytest
 from .on_cluster import JOB
 
 NEEDS = {"job": [], "pods": [], "jobset": ["jobset"], "pytorchjob": ["training-operator"],
-         "trainjob": ["trainer"]}
+         "trainjob": ["trainer"], "mpijob": ["mpi-operator"]}
 
 
 @pytest.mark.parametrize("target", NEEDS)

@@ -82,6 +82,8 @@ WAYS = {
                     ("trainer.kubeflow.org/v1alpha1", "TrainJob"), "Complete"),
     "volcano": Way(["volcano"], ["--target", "volcano"], ("batch.volcano.sh/v1alpha1", "Job"),
                    "Completed"),
+    "mpijob": Way(["mpi-operator"], ["--target", "mpijob"], ("kubeflow.org/v2beta1", "MPIJob"),
+                  "Succeeded"),
     "native-gang": Way(args=["--target", "job", "--gang", "native"], kind=("batch/v1", "Job"),
                        condition="Complete"),
     "coscheduling": Way(["coscheduling"], ["--target", "job", "--gang", "coscheduling"],
