@@ -77,28 +77,16 @@ Status pull_block(pid_t pid, const std::vector<Pull>& block) {
 
 }  // namespace
 
-Status pull_memory(pid_t pid, std::vector<Pull> pulls, int threads, Arrival* arrival) {
-  std::ranges::sort(pulls, {}, &Pull::to);
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads) {
   const auto blocks = cut(pulls);
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   std::optional<Error> failure;
-  std::vector<bool> done(blocks.size());
-  size_t first_missing = 0;
-  const auto note = [&](size_t i) {
-    done[i] = true;
-    if (i != first_missing) return;
-    while (first_missing < blocks.size() && done[first_missing]) ++first_missing;
-    if (first_missing < blocks.size()) arrival->reach(blocks[first_missing].front().to);
-  };
   const auto work = [&] {
     for (size_t i = next++; i < blocks.size(); i = next++) {
       const Status pulled = pull_block(pid, blocks[i]);
+      if (pulled.ok()) continue;
       const std::lock_guard lock(mutex);
-      if (pulled.ok()) {
-        if (arrival != nullptr) note(i);
-        continue;
-      }
       failure = pulled.error();
       next = blocks.size();
     }

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include "base/result.h"
-#include "ckpt/arrival.h"
 
 namespace shanty::ckpt {
 
@@ -18,10 +17,9 @@ struct Pull {
 };
 
 // Copies all of them out of process `pid`, by `threads` threads (process_vm_readv), of which all
-// but the caller work in the background. In the order of where they go to, so that `arrival`, which
-// may be nullptr, learns early of what is there; its end is left to the caller. Errors: the process
-// is gone, an address that is not mapped, a kernel that does not permit it.
-Status pull_memory(pid_t pid, std::vector<Pull> pulls, int threads, Arrival* arrival = nullptr);
+// but the caller work in the background. Errors: the process is gone, an address that is not
+// mapped, a kernel that does not permit it.
+Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads);
 
 // One run of bytes for another process.
 struct Push {

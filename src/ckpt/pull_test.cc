@@ -64,26 +64,6 @@ TEST(Pull, CopiesManyRunsOfAnySize) {
   EXPECT_TRUE(may_pull(child.pid()));
 }
 
-TEST(Pull, TellsOfWhatIsThereUpToTheFirstThatIsNot) {
-  std::vector<char> memory(20 << 20, 'm');
-  Child child;
-  std::vector<char> copy(memory.size(), '-');
-  void* hole = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  const size_t half = memory.size() / 2;
-  // In another order than that of their places.
-  const std::vector<Pull> pulls = {
-      {address(memory.data()) + half + 4096, copy.data() + half + 4096, half - 4096},
-      {address(hole), copy.data() + half, 4096},
-      {address(memory.data()), copy.data(), half}};
-  Arrival arrival;
-  EXPECT_FALSE(pull_memory(child.pid(), pulls, 1, &arrival).ok());
-  EXPECT_TRUE(arrival.wait_for(copy.data() + (8 << 20)).ok());
-  EXPECT_EQ(std::count(copy.begin(), copy.begin() + (8 << 20), 'm'), 8 << 20);
-  arrival.end(Error{"a hole"});
-  EXPECT_FALSE(arrival.wait_for(copy.data() + half + 1).ok());
-  ::munmap(hole, 4096);
-}
-
 TEST(Pull, PushesMoreRunsThanOneCallTakes) {
   std::vector<char> memory(6 << 20);
   std::iota(memory.begin(), memory.end(), '\0');

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ckpt/neighbour.h"
+#include "ckpt/parallel.h"
 #include "ckpt/pull.h"
 #include "text/json_fields.h"
 
@@ -54,7 +56,8 @@ struct RankStore::Job {
   TimePoint began;
   uint64_t order = 0;  // its key in saves_
   std::atomic<bool> cancel = false;
-  Arrival arrival;
+  std::promise<Status> copied;
+  std::shared_future<Status> when_copied = copied.get_future().share();
 };
 
 RankStore::~RankStore() { end_saves(); }
@@ -175,13 +178,14 @@ Status RankStore::save(Request request) {
   return {};
 }
 
-// What has been copied is written at once. The state tells the trainer that it may go on, so it
-// stays kFilling until the copy has ended, also where writing failed before.
+// While the copy is made, for which the trainer may wait, files get their directory and their room;
+// writing at that time would slow the copy. The state tells the trainer that it may go on, so it
+// stays kFilling until the copy has ended, also where something failed before.
 void RankStore::run(const std::shared_ptr<Job>& job) {
   std::thread copying([&] {
     const Status copied = copy(*job);
     if (copied.ok()) keep(*job);
-    job->arrival.end(copied);
+    job->copied.set_value(copied);
     const Request& request = job->request;
     if (!copied.ok()) return refuse_copies(*request.channel, request.id);
     // Best effort: without it a dead node costs what is not on storage yet.
@@ -232,7 +236,7 @@ Status RankStore::copy(Job& job) {
                      job.arena->slot(job.request.slot) + layout.layout.piece_offsets[index],
                      elements * spec.element_bytes});
   }
-  return pull_memory(job.request.pid, std::move(pulls), job.request.threads, &job.arrival);
+  return pull_memory(job.request.pid, pulls, job.request.threads);
 }
 
 Status RankStore::write_files(Job& job, const json& place, Receipt& receipt) {
@@ -242,17 +246,28 @@ Status RankStore::write_files(Job& job, const json& place, Receipt& receipt) {
   WriteOptions options{.threads = kWritesInFlight,
                        .limit = request.limit,
                        .cancel = &job.cancel,
-                       .arrival = &job.arrival};
-  for (size_t i = 0; i < receipt.files.size(); ++i) {
+                       .copied = job.when_copied};
+  const auto write_file = [&](size_t i) -> Result<StoredFile> {
     const FileImage& image = job.layout->layout.files[i];
     const std::string_view bytes(job.arena->slot(request.slot) + image.slot_offset, image.bytes);
-    receipt.files[i] =
-        image.still
-            ? TRY(link_or_write_image(vfs_, directory, image.path, rank_, bytes, source, options))
-            : TRY(write_image(vfs_, directory, image.path, rank_, bytes, {}, options));
-  }
+    if (!image.still) {
+      return write_image(vfs_, directory, image.path, rank_, bytes, {}, options);
+    }
+    return link_or_write_image(vfs_, directory, image.path, rank_, bytes, source, options);
+  };
+  // At once, so that the storage has something to do while one of them is synced.
+  std::vector<Status> written(receipt.files.size());
+  for_each_parallel(written.size(), static_cast<int>(written.size()), [&](size_t i) {
+    auto file = write_file(i);
+    if (file.ok()) {
+      receipt.files[i] = std::move(file).value();
+    } else {
+      written[i] = file.error();
+    }
+    return file.ok();
+  });
+  for (const Status& status : written) TRY_STATUS(status);
   options.direct = false;
-  options.arrival = nullptr;
   receipt.files.push_back(
       TRY(write_image(vfs_, directory, state_path(rank_), rank_, request.state_json, {}, options)));
   return sync_written(vfs_, directory, receipt.files);
@@ -272,7 +287,7 @@ Status RankStore::write(Job& job) {
   Receipt receipt = make_receipt(*job.layout, rank_);
   const auto place = ask_directory(job);
   Status written = place.ok() ? write_files(job, *place, receipt) : place.error();
-  const Status copied = job.arrival.wait_for_end();
+  const Status copied = job.when_copied.get();
   if (!copied.ok()) written = copied;
   if (!written.ok() && place.ok()) {
     const auto before = channel.ask("fail", key, written.error().message, kDirectoryLimit);

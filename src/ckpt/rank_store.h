@@ -144,7 +144,7 @@ class RankStore {
   void run(const std::shared_ptr<Job>& job);
   Status copy(Job& job);
   void keep(Job& job);
-  // Writes what arrives. An error, of the copy too, is told to the other ranks.
+  // Once it is copied. An error, of the copy too, is told to the other ranks.
   Status write(Job& job);
   Result<nlohmann::json> ask_directory(const Job& job) const;
   Status write_files(Job& job, const nlohmann::json& place, Receipt& receipt);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,7 +12,6 @@
 
 #include "base/result.h"
 #include "ckpt/manifest.h"
-#include "ckpt/arrival.h"
 #include "ckpt/rate_limit.h"
 #include "ckpt/vfs.h"
 
@@ -60,7 +60,8 @@ struct WriteOptions {
   bool direct = true;          // false: the image may not be read beyond its end
   RateLimit* limit = nullptr;  // nullptr = none
   const std::atomic<bool>* cancel = nullptr;
-  Arrival* arrival = nullptr;  // of the images' bytes; nullptr = all are there
+  // When the images' bytes are there, or why they never will be; not valid = they are there.
+  std::shared_future<Status> copied;
 };
 
 // One file of a rank from memory: `image` begins at a multiple of 4096 and may be read up to the

@@ -20,9 +20,8 @@ static_assert(kWriteBytes % kChunkBytes == 0);
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Writes one image by several threads, each taking the next 4 MiB as soon as it is there, while one
-// takes the checksums: the storage never waits for these, and memory is passed over once for both
-// kinds. They wait until all is there, since a trainer may wait for that.
+// Writes one image by several threads, each taking the next 4 MiB, while one takes the checksums:
+// the storage never waits for these, and memory is passed over once for both kinds.
 class ImageWriter {
  public:
   ImageWriter(VfsFile& file, std::string_view image, bool padded, const WriteOptions& options)
@@ -52,7 +51,6 @@ class ImageWriter {
 
  private:
   void add_checksums(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
-    if (options_.arrival != nullptr && !options_.arrival->wait_for_end().ok()) return;
     const bool compute = crcs.empty();
     for (uint64_t at = 0; at < image_.size() && !failed_.load(); at += kChunkBytes) {
       const std::string_view chunk = image_.substr(at, kChunkBytes);
@@ -72,9 +70,6 @@ class ImageWriter {
 
   Status write_part(uint64_t at) {
     const std::string_view part = image_.substr(at, kWriteBytes);
-    if (options_.arrival != nullptr) {
-      TRY_STATUS(options_.arrival->wait_for(part.data() + part.size()));
-    }
     if (!may_write(part.size())) return Error{"the save was cancelled"};
     const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
     return file_.write_at(at, {part.data(), size});
@@ -105,6 +100,7 @@ Status write_and_sync(VfsFile& file, std::string_view image, bool direct, Stored
                       const WriteOptions& options) {
   // Direct writes to where a file has no room yet follow one another on ext4, whoever writes them.
   if (image.size() > kWriteBytes) TRY_STATUS(file.allocate(round_up(image.size(), kDataAlignment)));
+  if (options.copied.valid()) TRY_STATUS(options.copied.get());
   Xxh3 xxh3;
   TRY_STATUS(ImageWriter(file, image, direct, options).run(stored.crc32c, xxh3));
   stored.xxh3 = xxh3.hex_digest();
@@ -154,7 +150,7 @@ Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_
   if (before == source.files.end()) {
     return write_image(vfs, in_progress_dir, path, rank, image, {}, options);
   }
-  if (options.arrival != nullptr) TRY_STATUS(options.arrival->wait_for_end());
+  if (options.copied.valid()) TRY_STATUS(options.copied.get());
   Xxh3 xxh3;
   xxh3.add(image);
   StoredFile stored{.path = path,
