@@ -228,6 +228,28 @@ def test_parameters_may_change_once_the_save_was_waited_for(
 
 
 @pytest.mark.usefixtures("binary")
+def test_a_run_goes_on_from_an_older_step(tmp_path: Path) -> None:
+    model = nn.Linear(300, 300)
+    with shanty.Checkpointer(tmp_path, keep=2).attach(model=model) as checkpointer:
+        for step in (100, 200, 300):
+            nn.init.constant_(model.weight, step)
+            checkpointer.save(step).wait(60)
+        assert checkpointer.load(200) is not None and bool((model.weight == 200).all())
+        nn.init.constant_(model.weight, 250)
+        checkpointer.save(250).wait(60)
+        # From the engine's memory, where 300 may be too.
+        found = checkpointer.load()
+        assert found is not None and found.step == 250
+        nn.init.constant_(model.weight, 260)
+        checkpointer.save(260).wait(60)
+    assert os.readlink(tmp_path / "latest").startswith("step-000000260")
+    assert sorted(p.name[:14] for p in tmp_path.glob("step-*")) == ["step-000000250", "step-000000260"]
+    with shanty.Checkpointer(tmp_path, keep=2).attach(model=model) as checkpointer:
+        found = checkpointer.load()
+        assert found is not None and found.step == 260 and bool((model.weight == 260).all())
+
+
+@pytest.mark.usefixtures("binary")
 def test_a_save_that_the_script_spoiled_is_no_checkpoint(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,7 +76,8 @@ namespace {
 // The manifest as it will be written, read once more by the rules of a reader, coverage included.
 Result<std::string> make_manifest(const Fence& fence, const CheckpointId& id, int world_size,
                                   const std::vector<Receipt>& receipts,
-                                  const std::string& global_json) {
+                                  const std::string& global_json, uint64_t number,
+                                  int64_t created_unix_ns) {
   if (world_size < 1 || world_size > kMaxRanks) return Error{"a world of no believable size"};
   const auto global = parse_json(global_json, kMaxGlobalNesting);
   if (!global || !global->is_object()) {
@@ -86,7 +87,8 @@ Result<std::string> make_manifest(const Fence& fence, const CheckpointId& id, in
   Manifest manifest{.id = id,
                     .run = fence.run,
                     .world_size = world_size,
-                    .created_unix_ns = system_clock().unix_time_ns(),
+                    .created_unix_ns = created_unix_ns,
+                    .number = number,
                     .global_json = global_json};
   TRY_STATUS(merge_receipts(receipts, manifest));
   std::string text = encode_manifest(manifest);
@@ -150,14 +152,18 @@ Status make_in_progress(Vfs& vfs, const Fence& fence, const CheckpointId& id) {
 }
 
 Result<Committed> commit(Vfs& vfs, const Fence& fence, const CheckpointId& id, int world_size,
-                         const std::vector<Receipt>& receipts, const std::string& global_json) {
+                         const std::vector<Receipt>& receipts, const std::string& global_json,
+                         uint64_t number) {
   const std::string directory = join_path(fence.root, in_progress_name(id));
   const std::string what = "committing " + directory;
   TRY_STATUS(check_id(id).context(what));
-  const std::string text =
-      TRY(make_manifest(fence, id, world_size, receipts, global_json).context(what));
+  // Clocks of nodes differ, and rank 0 may be on another one than before.
+  const int64_t created = std::max(system_clock().unix_time_ns(), fence.newest_unix_ns + 1);
+  const std::string text = TRY(
+      make_manifest(fence, id, world_size, receipts, global_json, number, created).context(what));
   TRY_STATUS(put_manifest(vfs, fence, directory, text).context(what));
-  Committed committed{.directory = join_path(fence.root, visible_name(id))};
+  Committed committed{
+      .directory = join_path(fence.root, visible_name(id)), .note = "", .created_unix_ns = created};
   const Status visible = make_visible(vfs, fence.root, id);
   if (!visible.ok()) {
     committed.directory = TRY(find_committed(vfs, fence, id).context(what));

@@ -418,6 +418,19 @@ TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {
   EXPECT_EQ((*listed)[1].id.step, 30U);
 }
 
+TEST_F(EngineTest, ALeaderInAHurryReadsNothingBackAndPrunesNothing) {
+  std::promise<void> go;
+  vfs_.reads_wait_for = go.get_future();
+  for (const uint64_t step : {10, 20, 30, 40}) {
+    save(step, static_cast<float>(step));
+    EXPECT_EQ(end_of(0, step).state, SlotState::kCommitted) << end_of(0, step).error;
+  }
+  leader_->hurry();
+  go.set_value();
+  leader_.reset();
+  EXPECT_EQ(list_checkpoints(vfs_, root_)->size(), 4U);
+}
+
 TEST_F(EngineTest, SavesDoNotWaitUntilAnotherWasReadBack) {
   std::promise<void> go;
   vfs_.reads_wait_for = go.get_future();

@@ -110,6 +110,7 @@ class LeaderImpl : public Leader {
 
   uint16_t port() const override { return server_->port(); }
   const std::string& token() const override { return token_; }
+  void hurry() override { hurried_ = true; }
 
  private:
   // All below runs on the task thread: saves of one job follow one another anyway, and storage
@@ -157,10 +158,14 @@ class LeaderImpl : public Leader {
     finish(save, Error{why});
   }
 
+  static uint64_t number_of(const Save& save) {
+    return std::strtoull(save.key.c_str() + save.key.find('.') + 1, nullptr, 10);
+  }
+
   // Nobody waits for all ranks to have copied what one of them never will.
   void end_copies(const Save& save, const std::string& why) {
-    const std::string number = save.key.substr(save.key.find('.') + 1);
-    Gathering& copies = copied_[fmt::format("{}.{}.{}", save.id.step, options_.generation, number)];
+    Gathering& copies =
+        copied_[fmt::format("{}.{}.{}", save.id.step, options_.generation, number_of(save))];
     copies.lost = why;
     copies.close(Error{why});
     if (copied_.size() > kMaxRememberedSaves) forget_one(copied_);
@@ -224,8 +229,9 @@ class LeaderImpl : public Leader {
       receipts.back().rank = rank;
       if (rank == 0) global = json_string(*outer, "global", "{}");
     }
-    const Committed done =
-        TRY(commit(vfs_, **fence_, save.id, options_.world_size, receipts, global));
+    const Committed done = TRY(
+        commit(vfs_, **fence_, save.id, options_.world_size, receipts, global, number_of(save)));
+    (*fence_)->newest_unix_ns = done.created_unix_ns;
     tell_run(json{{"path", done.directory}, {"step", save.id.step}, {"by", "shanty"}});
     return print_json(json{{"directory", done.directory}, {"note", done.note}});
   }
@@ -304,7 +310,10 @@ class LeaderImpl : public Leader {
   void prune_old() {
     bool found_damage = false;
     const auto is_whole_now = [&](const Listed& listed) {
-      const bool whole = is_whole(listed);
+      const auto damage = verify_checkpoint(vfs_, listed.directory, kVerifyThreads, &hurried_);
+      if (hurried_) return false;
+      const bool whole = damage.empty();
+      if (!whole) tell_damage(listed, damage);
       found_damage = found_damage || !whole;
       found_damage_ = found_damage;
       return whole;
@@ -315,16 +324,14 @@ class LeaderImpl : public Leader {
     discard(pruned, "old checkpoints are only in the way");
   }
 
-  // Damage is told once of each.
-  bool is_whole(const Listed& listed) {
-    const auto damage = verify_checkpoint(vfs_, listed.directory, kVerifyThreads);
-    if (damage.empty() || !told_damaged_.insert(listed.directory).second) return damage.empty();
+  // Once of each.
+  void tell_damage(const Listed& listed, const std::vector<Damage>& damage) {
+    if (!told_damaged_.insert(listed.directory).second) return;
     const std::string why =
         fmt::format("{} does not read back as it was written: {}; older checkpoints are kept",
                     listed.directory, describe(damage));
     fmt::print(stderr, "shanty: {}\n", why);
     tell_run(json{{"step", listed.id.step}, {"failed", why}});
-    return false;
   }
 
   // Questions that need every rank.
@@ -491,6 +498,14 @@ class LeaderImpl : public Leader {
     }
   }
 
+  // Generations of different jobs in the same directory say nothing about each other.
+  static bool is_older(const SlotId& a, const SlotId& b) {
+    if (a.number == 0 || b.number == 0) {
+      return std::tie(a.step, a.generation) < std::tie(b.step, b.generation);
+    }
+    return a.number < b.number;
+  }
+
   static bool is_whole(const InMemory& save) {
     return !save.odd && save.world_size > 0 &&
            save.holders.size() == static_cast<size_t>(save.world_size) &&
@@ -521,7 +536,7 @@ class LeaderImpl : public Leader {
       const std::string name = name_of(id);
       if ((wanted && id.step != *wanted) || bad_.contains(name) || !is_whole(save->second))
         continue;
-      if (*disk && id < (*disk)->id) break;
+      if (*disk && is_older(id, (*disk)->id)) break;
       lease_.reset();
       json holders = json::array();
       for (const auto& [rank, holder] : save->second.holders) holders.push_back(holder);
@@ -567,7 +582,8 @@ class LeaderImpl : public Leader {
         skipped.emplace_back(listed.directory, reader.error().message);
         continue;
       }
-      return std::optional<OnDisk>({{listed.id.step, listed.id.generation}, listed.directory});
+      const SlotId id{listed.id.step, listed.id.generation, listed.summary->number};
+      return std::optional<OnDisk>({id, listed.directory});
     }
     return std::optional<OnDisk>();
   }
@@ -607,6 +623,7 @@ class LeaderImpl : public Leader {
   double bytes_per_second_ = 0;
   bool has_committed_ = false;
   std::atomic<bool> prune_waits_ = false;
+  std::atomic<bool> hurried_ = false;
   std::atomic<size_t> kept_ = std::max(options_.keep, kMinKept);
   std::atomic<bool> found_damage_ = false;  // when the newest was read back: it is not linked to
   std::set<std::string> told_damaged_;      // used by the pruning only

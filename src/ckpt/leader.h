@@ -43,6 +43,8 @@ class Leader {
   virtual ~Leader() = default;
   virtual uint16_t port() const = 0;
   virtual const std::string& token() const = 0;
+  // Its end must not take long: nothing is read back any more, so that nothing is pruned.
+  virtual void hurry() = 0;
 };
 
 }  // namespace shanty::ckpt

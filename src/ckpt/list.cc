@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -45,6 +46,21 @@ void look_into(Vfs& vfs, bool in_progress, Listed& listed) {
   listed.summary = std::move(*summary);
 }
 
+// From the order of ids to newest first. What does not say when it was committed stays behind the
+// one whose id comes before its own.
+void sort_by_age(std::vector<Listed>& all) {
+  std::vector<std::pair<int64_t, size_t>> order;
+  int64_t created = std::numeric_limits<int64_t>::min();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].summary) created = all[i].summary->created_unix_ns;
+    order.emplace_back(created, i);
+  }
+  std::sort(order.rbegin(), order.rend());
+  std::vector<Listed> sorted;
+  for (const auto& [when, i] : order) sorted.push_back(std::move(all[i]));
+  all = std::move(sorted);
+}
+
 // nullopt: it is no longer there.
 Result<std::optional<Listed>> look_at(Vfs& vfs, const std::string& root, const std::string& name,
                                       const CheckpointId& id) {
@@ -80,9 +96,10 @@ Result<std::vector<Listed>> list_checkpoints(Vfs& vfs, const std::string& root) 
     if (auto listed = TRY(std::move(look))) out.push_back(std::move(*listed));
   }
   std::stable_sort(out.begin(), out.end(),
-                   [](const Listed& a, const Listed& b) { return a.id > b.id; });
+                   [](const Listed& a, const Listed& b) { return a.id < b.id; });
   const auto twice = [](const Listed& a, const Listed& b) { return a.directory == b.directory; };
   out.erase(std::unique(out.begin(), out.end(), twice), out.end());
+  sort_by_age(out);
   const auto newest = std::find_if(out.begin(), out.end(), [](const Listed& listed) {
     return listed.state == CheckpointState::kCommitted;
   });

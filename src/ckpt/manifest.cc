@@ -148,6 +148,7 @@ std::string encode_manifest(const Manifest& manifest) {
   head["run"] = manifest.run.substr(0, kMaxRunBytes);
   head["world_size"] = manifest.world_size;
   head["created_unix_ns"] = manifest.created_unix_ns;
+  if (manifest.number != 0) head["number"] = manifest.number;
   head["bytes"] = bytes_of_files(manifest);
   head["tensors"] = manifest.tensors.size();
   head["body_bytes"] = body.size();
@@ -175,6 +176,7 @@ Result<ManifestSummary> decode_summary(std::string_view text) {
     return Error{"its world_size is not believable"};
   }
   summary.created_unix_ns = json_int64(head, "created_unix_ns");
+  summary.number = json_uint64(head, "number");
   summary.bytes = json_uint64(head, "bytes", kNone);
   summary.tensors = json_uint64(head, "tensors", kNone);
   summary.body_bytes = json_uint64(head, "body_bytes", kNone);
@@ -204,6 +206,7 @@ Result<Manifest> decode_manifest(std::string_view text) {
                     .run = summary.run,
                     .world_size = summary.world_size,
                     .created_unix_ns = summary.created_unix_ns,
+                    .number = summary.number,
                     .files = std::move(parts.files),
                     .tensors = std::move(parts.tensors),
                     .aliases = std::move(parts.aliases)};

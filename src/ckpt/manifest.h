@@ -60,7 +60,8 @@ struct Manifest {
   CheckpointId id;
   std::string run;
   int world_size = 1;
-  int64_t created_unix_ns = 0;
+  int64_t created_unix_ns = 0;  // later than that of all that was committed before
+  uint64_t number = 0;          // of the save among its job's (docs/formats/checkpoint-engine.md)
   std::vector<StoredFile> files;
   std::map<std::string, StoredTensor> tensors;
   std::map<std::string, std::string> aliases;
@@ -80,6 +81,7 @@ struct ManifestSummary {
   std::string run;
   int world_size = 0;
   int64_t created_unix_ns = 0;
+  uint64_t number = 0;  // 0: it does not say
   uint64_t bytes = 0;
   uint64_t tensors = 0;
   uint64_t body_bytes = 0;

@@ -124,8 +124,8 @@ void remove_temporaries(Vfs& vfs, const std::string& root, uint64_t generation) 
   }
 }
 
-Status redo_latest(Vfs& vfs, const std::string& root) {
-  for (const Listed& listed : TRY(list_checkpoints(vfs, root))) {
+Status redo_latest(Vfs& vfs, const std::string& root, const std::vector<Listed>& all) {
+  for (const Listed& listed : all) {
     if (listed.state != CheckpointState::kCommitted) continue;
     if (listed.directory != join_path(root, visible_name(listed.id))) continue;
     return point_latest(vfs, root, listed.id);
@@ -166,15 +166,20 @@ Result<Fence> open_root(Vfs& vfs, const std::string& root, const std::string& ru
     return Error{fmt::format("{}: generation {} of this run has it, and this is generation {}",
                              what, holder->generation, generation)};
   }
-  const Fence fence{.root = root,
-                    .run = run,
-                    .generation = generation,
-                    .nonce = hex(secure_random_bytes(kNonceBytes))};
+  Fence fence{.root = root,
+              .run = run,
+              .generation = generation,
+              .nonce = hex(secure_random_bytes(kNonceBytes))};
   TRY_STATUS(replace_holder(vfs, fence).context(what));
   TRY_STATUS(tidy_in_progress(vfs, root).context(what));
   remove_temporaries(vfs, root, generation);
   empty_trash(vfs, root);
-  discard(redo_latest(vfs, root), "a hint; file systems without links have none");
+  const auto all = TRY(list_checkpoints(vfs, root).context(what));
+  for (const Listed& listed : all) {
+    if (!listed.summary) continue;
+    fence.newest_unix_ns = std::max(fence.newest_unix_ns, listed.summary->created_unix_ns);
+  }
+  discard(redo_latest(vfs, root, all), "a hint; file systems without links have none");
   return fence;
 }
 

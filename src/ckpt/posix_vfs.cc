@@ -24,9 +24,10 @@ class PosixFile : public VfsFile {
 
   Status write_at(uint64_t offset, std::string_view bytes) override {
     while (!bytes.empty()) {
+      const bool direct = direct_;
       const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EINVAL && leave_direct()) continue;
+      if (n < 0 && errno == EINVAL && direct && leave_direct()) continue;
       if (n < 0) return errno_error("writing " + path_);
       if (n == 0) return Error{"writing " + path_ + ": the file takes no more bytes"};
       offset += static_cast<uint64_t>(n);
@@ -38,10 +39,11 @@ class PosixFile : public VfsFile {
   Result<size_t> read_at(uint64_t offset, char* out, size_t size) override {
     size_t done = 0;
     while (done < size) {
+      const bool direct = direct_;
       const ssize_t n =
           ::pread(fd_.get(), out + done, size - done, static_cast<off_t>(offset + done));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EINVAL && leave_direct()) continue;
+      if (n < 0 && errno == EINVAL && direct && leave_direct()) continue;
       if (n < 0) return errno_error("reading " + path_);
       if (n == 0) break;
       done += static_cast<size_t>(n);
@@ -79,11 +81,13 @@ class PosixFile : public VfsFile {
 
  private:
   // Some file systems open with O_DIRECT and then refuse to write so, and none writes the rest
-  // after a write that ended within a block. True when it is worth another try.
+  // after a write that ended within a block. True when it is worth another try, for each of the
+  // threads that were refused.
   bool leave_direct() {
-    if (!direct_.exchange(false)) return false;
     const int flags = ::fcntl(fd_.get(), F_GETFL);
-    return flags >= 0 && ::fcntl(fd_.get(), F_SETFL, flags & ~O_DIRECT) == 0;
+    const bool left = flags >= 0 && ::fcntl(fd_.get(), F_SETFL, flags & ~O_DIRECT) == 0;
+    direct_ = false;
+    return left;
   }
 
   Fd fd_;

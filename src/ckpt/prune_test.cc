@@ -64,6 +64,26 @@ TEST_F(PruneTest, TheBestStayByTheRuleOfTheNewest) {
   EXPECT_THAT(steps(), ElementsAre(2, 6, 7));
 }
 
+TEST_F(PruneTest, ARunThatWasTakenBackKeepsWhatItSavesNow) {
+  for (const uint64_t step : {100, 200, 300, 250}) save(step);
+  EXPECT_EQ(list_checkpoints(vfs_, kRoot)->front().id.step, 250U);
+  ASSERT_TRUE(prune(vfs_, kRoot, keep_newest(vfs_, 2)).ok());
+  EXPECT_THAT(steps(), ElementsAre(250, 300));
+  save(260);
+  ASSERT_TRUE(prune(vfs_, kRoot, keep_newest(vfs_, 2)).ok());
+  EXPECT_THAT(steps(), ElementsAre(250, 260));
+}
+
+TEST_F(PruneTest, WhatIsSavedUnderAClockThatIsBehindIsTheNewestAllTheSame) {
+  fence_.newest_unix_ns = system_clock().unix_time_ns() + int64_t{3'600'000'000'000};
+  save(5);
+  fence_ = open_root(vfs_, kRoot, "run", 1).value();
+  save(4);
+  const auto all = list_checkpoints(vfs_, kRoot);
+  EXPECT_EQ(all->front().id.step, 4U);
+  EXPECT_GT(all->front().summary->created_unix_ns, all->back().summary->created_unix_ns);
+}
+
 TEST_F(PruneTest, AGivenRuleTakesTheNewestsPlace) {
   for (uint64_t step = 1; step <= 4; ++step) save_with_loss(step, fmt::format("0.{}", step));
   PruneOptions options = keep_newest(vfs_, 1);

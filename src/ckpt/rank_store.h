@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -45,8 +46,13 @@ std::string state_path(int rank);
 struct SlotId {
   uint64_t step = 0;
   uint64_t generation = 0;
-  uint64_t number = 0;  // of the generation's saves, the same for all ranks
-  auto operator<=>(const SlotId&) const = default;
+  uint64_t number = 0;  // greater than that of any save before, the same for all ranks
+  bool operator==(const SlotId&) const = default;
+  // By when they were begun: a run may be taken back to an older step.
+  auto operator<=>(const SlotId& other) const {
+    return std::tie(generation, number, step) <=>
+           std::tie(other.generation, other.number, other.step);
+  }
 };
 
 // One filled slot. Outlives the trainer that filled it.

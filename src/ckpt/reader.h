@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -74,6 +75,8 @@ Result<std::unique_ptr<CheckpointReader>> open_newest(
     const std::set<std::string>& avoid = {});
 
 // Reads every byte (from the device where possible) and checks CRC32C and XXH3.
-std::vector<Damage> verify_checkpoint(Vfs& vfs, const std::string& directory, int threads);
+// Ends early, with what was found by then, once `cancel` is set.
+std::vector<Damage> verify_checkpoint(Vfs& vfs, const std::string& directory, int threads,
+                                      const std::atomic<bool>* cancel = nullptr);
 
 }  // namespace shanty::ckpt

@@ -576,6 +576,8 @@ void Stores::set_leader(const std::string& root, std::unique_ptr<Leader> leader)
   std::unique_ptr<Leader> before;
   const std::lock_guard lock(mutex_);
   before = std::exchange(leaders_[root], std::move(leader));
+  // A trainer of the next generation waits.
+  if (before != nullptr) before->hurry();
 }
 
 void Stores::finish(Duration limit) {

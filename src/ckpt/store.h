@@ -40,6 +40,8 @@ struct Fence {
   std::string run;
   uint64_t generation = 0;
   std::string nonce;
+  int64_t newest_unix_ns =
+      0;  // when the newest there was created; what is committed comes after it
 };
 
 // Rank 0, once: makes `root` (and its parents) where it is missing, refuses a root that a newer
@@ -95,9 +97,11 @@ Status sync_written(Vfs& vfs, const std::string& in_progress_dir,
 struct Committed {
   std::string directory;  // under its visible name where that worked
   std::string note;       // "" or what could not be done after the commit
+  int64_t created_unix_ns = 0;
 };
 Result<Committed> commit(Vfs& vfs, const Fence& fence, const CheckpointId& id, int world_size,
-                         const std::vector<Receipt>& receipts, const std::string& global_json);
+                         const std::vector<Receipt>& receipts, const std::string& global_json,
+                         uint64_t number = 0);
 
 // Gives an attempt that was not committed up: renames it into .trash/ and deletes it. Best effort.
 void abandon(Vfs& vfs, const Fence& fence, const CheckpointId& id);
@@ -112,8 +116,9 @@ struct Listed {
   std::string problem;  // of a damaged one
   std::optional<ManifestSummary> summary;
 };
-// Newest first. Reads the first line of each manifest only: damage elsewhere is not seen. A
-// missing root has none.
+// Newest first: what was committed last, whatever its step, since a run may be taken back to an
+// older checkpoint and go on from there. Reads the first line of each manifest only: damage
+// elsewhere is not seen. A missing root has none.
 Result<std::vector<Listed>> list_checkpoints(Vfs& vfs, const std::string& root);
 
 // Sets `best` of those that `rule` keeps: committed, with that metric; of equal ones the newest.

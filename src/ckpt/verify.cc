@@ -18,7 +18,8 @@ constexpr uint64_t kReadBytes = 4 << 20;
 static_assert(kReadBytes % kChunkBytes == 0);
 
 // All damage of one file whose size is right.
-std::vector<Damage> verify_file(Vfs& vfs, const std::string& directory, const StoredFile& stored) {
+std::vector<Damage> verify_file(Vfs& vfs, const std::string& directory, const StoredFile& stored,
+                                const std::atomic<bool>* cancel) {
   std::vector<Damage> out;
   const auto add = [&](std::optional<uint64_t> chunk, std::string what) {
     out.push_back({.file = stored.path, .chunk = chunk, .what = std::move(what)});
@@ -32,6 +33,7 @@ std::vector<Damage> verify_file(Vfs& vfs, const std::string& directory, const St
   AlignedBuffer buffer(std::min<uint64_t>(kReadBytes, stored.bytes + kDataAlignment));
   Xxh3 xxh3;
   for (uint64_t at = 0; at < stored.bytes; at += kReadBytes) {
+    if (cancel != nullptr && *cancel) return out;
     const uint64_t size = std::min(kReadBytes, stored.bytes - at);
     // More is asked for than there is, since direct reads go by whole blocks.
     const uint64_t blocks = (size + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
@@ -57,7 +59,8 @@ std::vector<Damage> verify_file(Vfs& vfs, const std::string& directory, const St
 
 }  // namespace
 
-std::vector<Damage> verify_checkpoint(Vfs& vfs, const std::string& directory, int threads) {
+std::vector<Damage> verify_checkpoint(Vfs& vfs, const std::string& directory, int threads,
+                                      const std::atomic<bool>* cancel) {
   const auto manifest = load_manifest(vfs, directory);
   if (!manifest) {
     return {
@@ -72,7 +75,7 @@ std::vector<Damage> verify_checkpoint(Vfs& vfs, const std::string& directory, in
   for_each_parallel(manifest->files.size(), threads, [&](size_t i) {
     const StoredFile& file = manifest->files[i];
     if (has_wrong_size(file)) return true;
-    const std::vector<Damage> damage = verify_file(vfs, directory, file);
+    const std::vector<Damage> damage = verify_file(vfs, directory, file, cancel);
     const std::lock_guard lock(mutex);
     out.insert(out.end(), damage.begin(), damage.end());
     return true;
