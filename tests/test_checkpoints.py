@@ -192,6 +192,7 @@ SURVIVOR = KILL_ENGINES + """
             assert checkpointer._engine.connection.is_lost(30_000)
         dist.barrier()
 
+    torch.manual_seed(1)
     model = torch.nn.Linear(2000, 2000)
     checkpointer = Checkpointer(root, keep=5, rate_limit=rate).attach(model=model)
     for step in (1, 2, 3, 4):
