@@ -53,6 +53,7 @@ void LogStreams::on_pod(const PodState& pod) {
     stream->pod = pod.name;
     stream->container = pod.trainer()->name;
     if (!new_.contains(pod.uid)) stream->tail_lines = tail_lines_;
+    stream->is_ended = pod.has_ended();  // before it reads: then one reading has all
     open_.insert(pod.name);
     Stream& made = *stream;
     streams_[pod.uid] = std::move(stream);

@@ -1195,6 +1195,17 @@ def extra_tasks(job):
     return {}  # the controller's fault
 
 
+@scenario("F123", "launch_config")
+def extra_tasks_and_the_echo_of_the_store(job):
+    """Who had come loses the store when its host gives up."""
+    job.wait(601)
+    job.trace(0, "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. "
+                 f"{job.world}/{job.world + 1} clients joined.")
+    job.trace(1, "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. "
+                 "Did the remote server shutdown or crash?")
+    return {}
+
+
 @scenario("F124", "launch_config")
 def no_master(job):
     for r in range(job.per_node):

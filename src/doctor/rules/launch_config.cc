@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
+#include "doctor/rules/store_clients.h"
 
 namespace shanty {
 namespace {
@@ -99,10 +100,11 @@ void shapes_of_launch(const Case& of, Hypotheses& out) {
 void too_few_came(const Case& of, Hypotheses& out) {
   const Record* joined = of.first("clients_joined");
   if (!joined || of.has("client_timeout") || of.has("gai") || of.has("connect_failed") ||
-      of.has("store_closed") || of.has("gloo_closed") || of.has("image_pull") ||
-      of.has("sched_failed") || of.has("gang_wait")) {
+      of.has("image_pull") || of.has("sched_failed") || of.has("gang_wait")) {
     return;
   }
+  const bool lost = of.has("store_closed") || of.has("gloo_closed");
+  if (lost && others_lost_a_store(of, *joined)) return;
   const int64_t came = joined->number("joined");
   const int64_t expected = joined->number("expected");
   bool pending = false;

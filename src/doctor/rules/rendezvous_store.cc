@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
+#include "doctor/rules/store_clients.h"
 
 namespace shanty {
 namespace {
@@ -144,6 +145,7 @@ void out_of_step(const Case& of, Hypotheses& out) {
   const Record* joined = of.first("clients_joined");
   const Records broken = of.all({"gloo_closed", "store_closed"});
   if (!joined || broken.empty() || of.has("client_timeout")) return;
+  if (!others_lost_a_store(of, *joined)) return;
   Draft draft(of, "RDZV101", "rendezvous_store", 0.8, Nearness::kStructure);
   draft.show(joined).show(broken);
   bool named = false;
