@@ -210,17 +210,23 @@ def is_zombie(pid):
         return stat.read().rpartition(")")[2].split()[0] == "Z"
 
 
+# Of two ranks, 0 dies by what became of the other one.
+FEELS_THE_OTHER = """
+    import ctypes, os, sys, time
+    libc = ctypes.CDLL(None, use_errno=True)
+    first = os.environ["SHANTY_GENERATION"] == "1"
+    libc.prctl(0x59616d61, -1, 0, 0, 0)  # anybody may trace this process, where Yama asks
+    print("ready", flush=True)
+    while first:
+        time.sleep(0.01)
+        if os.environ["RANK"] == "0" and os.path.exists(sys.argv[1]):
+            raise RuntimeError("Connection closed by peer")
+"""
+
+
 def test_of_deaths_that_are_found_together_the_kill_is_the_cause(start, script, tmp_path):
     """An agent that is held up finds the killed rank and those that felt it dead at one look."""
-    run = start("--nproc-per-node", 2, script("""
-        import os, sys, time
-        first = os.environ["SHANTY_GENERATION"] == "1"
-        print("ready", flush=True)
-        while first:
-            time.sleep(0.01)
-            if os.environ["RANK"] == "0" and os.path.exists(sys.argv[1]):
-                raise RuntimeError("Connection closed by peer")
-    """), tmp_path / "felt")
+    run = start("--nproc-per-node", 2, script(FEELS_THE_OTHER), tmp_path / "felt")
     wait_until(generations_ready(run, 1, 2), "the first generation is up")
     ranks = {rank_of(pid): pid for pid in workers(run)}
     agent = run.part("agent")
@@ -266,17 +272,7 @@ def test_who_was_dead_before_a_stop_came_did_not_end_by_it(start, script, tmp_pa
 
 def test_a_kill_is_the_cause_though_its_process_ends_last(start, script, tmp_path):
     """As one does whose GPU has to be given back first; here a tracer holds the dying process."""
-    run = start("--nproc-per-node", 2, script("""
-        import ctypes, os, sys, time
-        libc = ctypes.CDLL(None, use_errno=True)
-        first = os.environ["SHANTY_GENERATION"] == "1"
-        libc.prctl(0x59616d61, -1, 0, 0, 0)  # anybody may trace this process, where Yama asks
-        print("ready", flush=True)
-        while first:
-            time.sleep(0.01)
-            if os.environ["RANK"] == "0" and os.path.exists(sys.argv[1]):
-                raise RuntimeError("Connection closed by peer")
-    """), tmp_path / "felt")
+    run = start("--nproc-per-node", 2, script(FEELS_THE_OTHER), tmp_path / "felt")
     wait_until(generations_ready(run, 1, 2), "the first generation is up")
     victim = next(pid for pid in workers(run) if rank_of(pid) == 1)
     # PTRACE_SEIZE with PTRACE_O_TRACEEXIT: it stops when it is about to end, until it is let go.

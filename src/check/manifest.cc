@@ -395,25 +395,23 @@ uint64_t Workload::pods() const {
   return sum;
 }
 
-Amounts Workload::total() const {
+namespace {
+
+Amounts sum_of_pods(const std::vector<FitGroup>& groups, Amounts FitGroup::* each) {
   Amounts sum;
-  for (const FitGroup& group : request.groups) {
-    for (const auto& [resource, amount] : group.per_pod) {
+  for (const FitGroup& group : groups) {
+    for (const auto& [resource, amount] : group.*each) {
       sum[resource] += amount * static_cast<int64_t>(group.pods);
     }
   }
   return sum;
 }
 
-Amounts Workload::total_limits() const {
-  Amounts sum;
-  for (const FitGroup& group : request.groups) {
-    for (const auto& [resource, amount] : group.limits) {
-      sum[resource] += amount * static_cast<int64_t>(group.pods);
-    }
-  }
-  return sum;
-}
+}  // namespace
+
+Amounts Workload::total() const { return sum_of_pods(request.groups, &FitGroup::per_pod); }
+
+Amounts Workload::total_limits() const { return sum_of_pods(request.groups, &FitGroup::limits); }
 
 Result<Workload> workload_of(const std::vector<json>& objects, const std::string& k8s_namespace) {
   Workload workload{.k8s_namespace = k8s_namespace};
