@@ -72,8 +72,10 @@ def needles() -> list[str]:
 
 def measure(command, feed=None) -> tuple[float, float]:
     """CPU seconds and peak memory in MiB of one command."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # A file: grep stops at the first match where nobody reads what it prints.
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
+                                   stdout=output, stderr=subprocess.DEVNULL)
     if feed:
         threading.Thread(target=feed, args=(process.stdin,), daemon=True).start()
     peak_kib = 0
