@@ -103,11 +103,6 @@ def cut(sizes: list[tuple[int, int]], index: int, count: int) -> list[tuple[int,
     return found
 
 
-def as_bytes(tensor: Tensor) -> Tensor:
-    plain = tensor.resolve_conj().resolve_neg().contiguous()
-    return plain.reshape(-1).view(torch.uint8)
-
-
 def _divide(copies: Copies, parts: list[Any]) -> dict[str, tuple[int, int]]:
     ours = [(e, p) for e, p in parts if p is not None and p.copies == copies and e.share == DIVIDE]
     sizes = []

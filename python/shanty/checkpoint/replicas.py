@@ -7,9 +7,10 @@ from typing import Iterable
 
 from torch import Tensor
 
+from shanty.checkpoint.codec import bytes_of
 from shanty.checkpoint.entries import DIVIDE, Entry
 from shanty.checkpoint.errors import CheckpointError
-from shanty.checkpoint.parts import Copies, as_bytes, part_of
+from shanty.checkpoint.parts import Copies, part_of
 from shanty.checkpoint.world import World
 
 # Of a tensor's elements: the whole of it would cost what a save does.
@@ -56,8 +57,7 @@ def _samples(entries: Iterable[Entry], replicas: Copies) -> dict[str, str]:
 def _sample(tensor: Tensor) -> str:
     flat = tensor.reshape(-1)
     taken = flat[:: max(1, flat.numel() // SAMPLES)]
-    data = bytes(as_bytes(taken).cpu().tolist()) if taken.numel() else b""
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    return hashlib.blake2b(bytes_of(taken), digest_size=8).hexdigest()
 
 
 def _problem(

@@ -16,7 +16,7 @@ from torch import Tensor
 from shanty.checkpoint.arena import COMMITTED, COPIED, FAILED, FILLING, Arena
 from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError
-from shanty.checkpoint.parts import Copies, Piece, as_bytes, pieces_of
+from shanty.checkpoint.parts import Copies, Piece, pieces_of
 from shanty.checkpoint.stills import Stills
 from shanty.checkpoint.wire import Answer, Connection
 from shanty.saves import count_save, tell_save
@@ -405,7 +405,7 @@ class Ways:
             if odd:
                 sources = list(sources)
                 for i in odd:
-                    sources[i] = as_bytes(sources[i])
+                    sources[i] = _as_bytes(sources[i])
             torch._foreach_copy_(targets, sources, non_blocking)
 
     def _pair(self, slot: int, which: list[int]) -> tuple[list[Tensor], list[Tensor], list[int]]:
@@ -420,6 +420,11 @@ class Ways:
             # An element type that the engine stores as bytes.
             return self._arena.view(at, torch.uint8, (source.numel() * source.element_size(),))
         return self._arena.view(at, source.dtype, tuple(source.shape))
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    plain = tensor.resolve_conj().resolve_neg().contiguous()
+    return plain.reshape(-1).view(torch.uint8)
 
 
 def say(line: str) -> None:
