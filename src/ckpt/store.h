@@ -40,8 +40,8 @@ struct Fence {
   std::string run;
   uint64_t generation = 0;
   std::string nonce;
-  int64_t newest_unix_ns =
-      0;  // when the newest there was created; what is committed comes after it
+  // When the newest there was created: what is committed comes after it.
+  int64_t newest_unix_ns = 0;
 };
 
 // Rank 0, once: makes `root` (and its parents) where it is missing, refuses a root that a newer
