@@ -225,6 +225,21 @@ TEST(Gloo, ThatListensOnTheLoopbackOrConnectsNobody) {
   EXPECT_EQ(mesh.failure_class, "net_interface");
 }
 
+TEST(Gloo, ThatWaitsForARankTheOthersDoNotExpectWasToldALargerWorld) {
+  const std::string waits =
+      "[rank1]: torch.distributed.DistStoreError: wait timeout after 6000ms, keys: "
+      "/default_pg/0//cpu//0/2\n";
+  const std::string gloo =
+      "[rank0]: RuntimeError: "
+      "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:545] ";
+  for (const std::string sees : {"Read error [127.0.0.1]:1443: Connection reset by peer.\n",
+                                 "Connection closed by peer [127.0.0.1]:1443\n"}) {
+    const Finding found = first_of(waits + gloo + sees);
+    EXPECT_EQ(found.failure_class, "launch_config") << sees;
+    EXPECT_THAT(found.subject.ranks, ElementsAre(1)) << sees;
+  }
+}
+
 TEST(Pods, AreNamedByTheirEvents) {
   const Finding start = first_of(
       "Events:\n"

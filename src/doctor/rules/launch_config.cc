@@ -132,7 +132,7 @@ void too_few_came(const Case& of, Hypotheses& out) {
 
 // Gloo: each rank asks the store for the address of all others. Some ask for a rank that the rest
 // of them, who failed to connect as well or are past that, never ask for: they were told a larger
-// world.
+// world. Those past it may see the others leave before their own wait ends.
 void worlds_differ(const Case& of, Hypotheses& out) {
   constexpr std::string_view kAddresses = "/cpu//";  // .../cpu//N/RANK
   std::set<int> larger;
@@ -149,7 +149,7 @@ void worlds_differ(const Case& of, Hypotheses& out) {
     lines.push_back(record);
   }
   std::set<int> smaller;
-  for (const Record* record : of.all({"gloo_mesh", "gloo_timeout"})) {
+  for (const Record* record : of.all({"gloo_mesh", "gloo_timeout", "gloo_closed"})) {
     if (record->rank < 0 || larger.contains(record->rank)) continue;
     smaller.insert(record->rank);
     lines.push_back(record);
