@@ -29,6 +29,8 @@ ALL: list[Scenario] = []
 
 
 def scenario(id: str, cls: str, **options):
+    assert id not in (other.id for other in ALL), f"{id}: two scenarios would share a directory"
+
     def add(run):
         ALL.append(Scenario(id, cls, run, **options))
         return run
@@ -1195,7 +1197,7 @@ def extra_tasks(job):
     return {}  # the controller's fault
 
 
-@scenario("F123", "launch_config")
+@scenario("F123-echo", "launch_config")
 def extra_tasks_and_the_echo_of_the_store(job):
     """Who had come loses the store when its host gives up."""
     job.wait(601)
