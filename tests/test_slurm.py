@@ -111,6 +111,6 @@ def test_scancel_lets_the_ranks_save_and_leaves_nothing(slurm, submit, tmp_path)
     slurm.run("scancel", job)
     slurm.wait(lambda: slurm.ask("squeue", "-h", "-j", job) == "", "the job is gone")
     slurm.wait(lambda: not slurm.processes("train.py"), "no rank is left")
-    assert log(tmp_path).count(" saves") == 2, log(tmp_path)
     slurm.wait(lambda: any(tmp_path.glob(REPORT)), "shanty has told how it ended")
+    assert log(tmp_path).count(" saves") == 2, log(tmp_path)
     assert report(tmp_path)["outcome"] == "stopped"
