@@ -42,9 +42,10 @@ def test_usage_errors_have_exit_code_2_and_name_the_way_out():
 
 
 def test_a_result_that_cannot_be_written_is_no_success():
-    with open("/dev/full", "w") as full:
-        result = subprocess.run([SHANTY, "schema"], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert result.returncode == 3 and "stdout" in result.stderr, result
+    for args in (["schema"], ["ps", "--json"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([SHANTY, *args], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert result.returncode == 3 and "stdout" in result.stderr, result
     shut = subprocess.run([SHANTY, "plan", "/no/job.yaml"], stderr=open("/dev/full", "w"))
     assert shut.returncode == 2
 

@@ -66,7 +66,8 @@ int run_main(int argc, char** argv) {
 
 // A result that did not get to where it was sent is no success; a reader that had enough is.
 int check_stdout(int code) {
-  const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  const bool is_whole =
+      std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && !Output::lost_some();
   if (is_whole || Output().reader_gone()) return code;
   fmt::print(stderr, "shanty: stdout could not be written whole: is the disk full?\n");
   return code == kExitDone ? kExitEnvironment : code;
