@@ -1,6 +1,7 @@
 #include "launch/supervisor.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <map>
 #include <optional>
@@ -38,8 +39,10 @@ namespace asio = boost::asio;
 constexpr size_t kMaxRespawns = 20;
 constexpr Duration kRespawnWindow = std::chrono::seconds(60);
 constexpr std::chrono::milliseconds kSweepEvery{5};
-// One that has not ended by then waits for a device, or belongs to another user.
+// One that has not ended by then waits for a device.
 constexpr Duration kStrayLimit = std::chrono::seconds(60);
+// One of another user may end by itself, as its parent did.
+constexpr Duration kForeignStrayLimit = std::chrono::seconds(3);
 constexpr Duration kQuickSweeps = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kSlowSweepEvery{100};
 // timeout(1) and some batch systems send a signal to the command and again to its group.
@@ -306,7 +309,7 @@ class Supervisor::Impl {
 
   // Descendants of dead agents are adopted by this process: they end before anything new starts.
   void sweep() {
-    if (const std::vector<pid_t> strays = kill_strays(); !strays.empty()) return outwait(strays);
+    if (const Strays strays = kill_strays(); !strays.pids.empty()) return outwait(strays);
     strays_since_.reset();
     if (ending_) {
       if (coordinator_ == 0 && agents_.empty()) stop_loop();
@@ -325,22 +328,29 @@ class Supervisor::Impl {
     if (comeback_) comeback_->cancel();
   }
 
-  std::vector<pid_t> kill_strays() {
-    std::vector<pid_t> strays;
+  struct Strays {
+    std::vector<pid_t> pids;
+    bool all_foreign = true;  // this user may not kill them
+  };
+
+  Strays kill_strays() {
+    Strays strays;
     for (const pid_t pid : list_children()) {
       if (pid == coordinator_ || agents_.contains(pid) || not_ours_.contains(pid)) continue;
       for (const pid_t descendant : list_descendants(pid)) ::kill(descendant, SIGKILL);
-      ::kill(pid, SIGKILL);
-      strays.push_back(pid);
+      if (::kill(pid, SIGKILL) == 0 || errno != EPERM) strays.all_foreign = false;
+      strays.pids.push_back(pid);
     }
     return strays;
   }
 
-  void outwait(const std::vector<pid_t>& strays) {
+  void outwait(const Strays& strays) {
     const TimePoint now = system_clock().now();
     if (!strays_since_) strays_since_ = now;
     const Duration waited = now - *strays_since_;
-    if (waited >= kStrayLimit) leave_behind(strays);
+    if (waited >= (strays.all_foreign ? kForeignStrayLimit : kStrayLimit)) {
+      leave_behind(strays.pids);
+    }
     timer_.expires_after(waited < kQuickSweeps ? kSweepEvery : kSlowSweepEvery);
     timer_.async_wait([this](boost::system::error_code error) {
       if (!error) on_child_signal();
