@@ -61,9 +61,12 @@ _PHASES = len(PHASE_NAMES)
 # Records of shorter steps are written together: one at a time each would pay for a cold cache.
 _PUT_EVERY_NS = 50_000_000
 _COMMAND_EXIT = 1
-# The first steps are all timed; later one of 2^n, so that one comes about as often as this.
+# The first steps are all timed, and longer ones; later one of 2^n, so that one comes about as often
+# as this. Each costs more than its own hooks: what was put into torch makes the interpreter learn
+# its classes anew, for some hundred calls.
 _ALL_TIMED_STEPS = 64
-_TIMED_EVERY_NS = 50_000_000
+_SHORT_NS = 25_000_000
+_TIMED_EVERY_NS = 200_000_000
 _OVERDUE_NS = 2 * _TIMED_EVERY_NS
 _COUNTED_MAX = (1 << 10) - 1
 # As often as the agent tells of it.
@@ -455,9 +458,12 @@ class Recorder:
             self._samples = self._loss_sum = 0.0
             return
         steps = self._steps_ended - self._timed_steps
-        every_ns = (end - self._timed_ns) // steps * (self._timed_mask + 1) if steps else 0
+        step_ns = (end - self._timed_ns) // steps if steps else 0
+        every_ns = step_ns * (self._timed_mask + 1)
         self._timed_steps, self._timed_ns = self._steps_ended, end
-        if every_ns > _TIMED_EVERY_NS:
+        if step_ns > _SHORT_NS:
+            self._timed_mask = 0
+        elif every_ns > _TIMED_EVERY_NS:
             self._timed_mask >>= 1
         elif 2 * every_ns <= _TIMED_EVERY_NS and self._timed_mask < _COUNTED_MAX:
             self._timed_mask = 2 * self._timed_mask + 1
