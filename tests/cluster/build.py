@@ -168,8 +168,9 @@ class Builder:
         half = directory / "files.half"
         shutil.rmtree(half, ignore_errors=True)
         for files in module.files:
-            root = Path(self.run(module, log, "list", "-m", "-f", "{{.Dir}}", files.module).strip())
-            found = sorted(root.glob(files.pattern))
+            # `list` would not say where a module is that nothing has fetched yet.
+            fetched = json.loads(self.run(module, log, "mod", "download", "-json", files.module))
+            found = sorted(Path(fetched["Dir"]).glob(files.pattern))
             if not found:
                 raise Unavailable(f"{files.module} has no {files.pattern}")
             (half / files.name).mkdir(parents=True, exist_ok=True)
