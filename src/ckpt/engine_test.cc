@@ -611,11 +611,11 @@ TEST_F(EngineTest, NoLeaseStaysOnWhatCannotBeLoaded) {
 TEST(PeerReader, AConnectionThatWasIdleForLongIsMadeAgain) {
   const Snapshot slot{.id = {.step = 1}, .state_json = "{}", .global_json = "{}"};
   const auto find = [&](const std::string&, int, SlotId) { return std::optional(slot); };
-  const auto limit = std::chrono::milliseconds(200);
+  const auto limit = std::chrono::milliseconds(600);
   const auto server = PeerServer::start(true, find, limit).value();
   PeerReader reader({.host = "127.0.0.1", .port = server->port(), .token = server->token()});
   ASSERT_TRUE(reader.facts({.root = "/", .id = slot.id}).ok());
-  std::this_thread::sleep_for(5 * limit);
+  std::this_thread::sleep_for(3 * limit);
   const auto again = reader.facts({.root = "/", .id = slot.id});
   EXPECT_TRUE(again.ok()) << again.error().message;
 }

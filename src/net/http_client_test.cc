@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Peer = HttpTestServer::Peer;
 
-constexpr auto kShort = 150ms;
+constexpr auto kShort = 500ms;
 
 std::string answer(const std::string& body, const std::string& more = "") {
   return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more +

@@ -76,7 +76,7 @@ TEST_P(StrangerTest, GarbageIsTurnedAway) {
 }
 
 TEST_P(StrangerTest, SilenceIsTurnedAwayAfterTheHandshakeLimit) {
-  serve({.handshake_limit = 200ms});
+  serve({.handshake_limit = 1s});
   Stranger stranger(port);
   EXPECT_TRUE(run_until(io, [&] { return stranger.closed(); }, 5s));
   expect_rejected(1);
@@ -84,7 +84,7 @@ TEST_P(StrangerTest, SilenceIsTurnedAwayAfterTheHandshakeLimit) {
 }
 
 TEST_P(StrangerTest, HalfAHandshakeIsTurnedAwayAfterTheLimit) {
-  serve({.handshake_limit = 200ms});
+  serve({.handshake_limit = 1s});
   Stranger stranger(port);
   const std::string client_hello_start("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
   stranger.send(GetParam() ? client_hello_start : "GET / HTTP/1.1\r\nHost: a\r\n");
@@ -93,7 +93,7 @@ TEST_P(StrangerTest, HalfAHandshakeIsTurnedAwayAfterTheLimit) {
 }
 
 TEST_P(StrangerTest, AHandshakeDribbledByteByByteEndsAtTheLimitToo) {
-  serve({.handshake_limit = 300ms});
+  serve({.handshake_limit = 1s});
   Stranger stranger(port);
   const std::string start = GetParam() ? std::string("\x16\x03\x01\x3f\xff\x01", 6) : "GET /";
   stranger.send(start);
@@ -184,7 +184,7 @@ TEST_P(StrangerTest, APeerThatReadsTooSlowlyIsClosed) {
 }
 
 TEST_P(StrangerTest, APeerThatSaysNothingIsClosedAfterTheIdleLimit) {
-  serve({.idle_limit = 300ms});
+  serve({.idle_limit = 1s});
   auto silent = join();
   ASSERT_TRUE(run_until(io, [&] { return silent->opened == 1; }));
   const ConnId id = server->opened[1];
