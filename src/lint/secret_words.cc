@@ -43,11 +43,21 @@ bool is_path_or_flag(std::string_view value) {
 
 }  // namespace
 
+bool names_secret(std::string_view name) {
+  const std::string word = upper(name);
+  for (std::string_view of_vocabulary :
+       {"BOS_TOKEN", "EOS_TOKEN", "PAD_TOKEN", "UNK_TOKEN", "SEP_TOKEN", "CLS_TOKEN", "MASK_TOKEN",
+        "STOP_TOKEN", "IMAGE_TOKEN"}) {
+    if (word.ends_with(of_vocabulary)) return false;
+  }
+  return is_secret_name(word);
+}
+
 bool is_written_secret(std::string_view name, std::string_view value) {
   if (value.size() < kShortestSecret || is_placeholder(value) || is_path_or_flag(value))
     return false;
   if (value.find(' ') != value.npos) return false;
-  return is_secret_name(upper(name)) && !is_stand_in(upper(value));
+  return names_secret(name) && !is_stand_in(upper(value));
 }
 
 }  // namespace shanty::lint

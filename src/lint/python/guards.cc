@@ -82,7 +82,9 @@ void Guards::add_branch(Guard& guard, NodeId above, NodeId below) const {
   if (kind == "with_statement" && tree_.in_field(below, "body")) {
     const std::string_view head =
         tree_.source().substr(tree_.begin(above), tree_.begin(below) - tree_.begin(above));
-    guard.ordered |= head.find("first") != std::string_view::npos;
+    for (const std::string_view word : {"first", "FileLock", "filelock", "file_lock"}) {
+      guard.ordered |= head.find(word) != std::string_view::npos;
+    }
   }
 }
 

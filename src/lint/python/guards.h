@@ -10,8 +10,8 @@ namespace shanty::lint {
 struct Guard {
   bool one = false;  // a single process of the job
   bool one_per_node = false;
-  bool others = false;           // all but one (of the job or of each node)
-  bool ordered = false;          // all, but one of them first: `with main_process_first()`
+  bool others = false;   // all but one (of the job or of each node)
+  bool ordered = false;  // all, but not at once: `with main_process_first()`, `with FileLock()`
   NodeId condition = kNoNode;    // what lets them through, for the reader
   bool callers_unknown = false;  // the function is never called here: somebody else decides
 

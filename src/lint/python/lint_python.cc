@@ -18,7 +18,7 @@ constexpr Rule kRules[] = {
     check_samplers,   check_model,         check_batch,       check_step,
     check_saving,     check_loading,       check_loader,      check_checkpoint_content,
     check_launch,     check_process_group, check_environment, check_decisions,
-    check_wrapper,
+    check_wrapper,    check_updates,
 };
 
 Finding unreadable(const Source& source, Place place, std::string why) {

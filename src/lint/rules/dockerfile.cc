@@ -407,24 +407,38 @@ void code_before_packages(const Dockerfile& file, Report& report) {
   }
 }
 
+// Where "<2.5" begins in "torch<2.5", or npos: ">log" is a redirection that is meant.
+size_t bound_at(std::string_view requirement) {
+  const size_t at = requirement.find_first_of("<>");
+  const std::string_view package = package_of(requirement);
+  if (at == requirement.npos || at == 0 || package.empty() || package.starts_with("-") ||
+      std::isdigit(static_cast<unsigned char>(package[0])) != 0) {
+    return requirement.npos;
+  }
+  const size_t version = requirement.find_first_not_of("<>", at);
+  const bool is_bound = version != requirement.npos &&
+                        (requirement[version] == '=' ||
+                         std::isdigit(static_cast<unsigned char>(requirement[version])) != 0);
+  return is_bound ? at : requirement.npos;
+}
+
 // "torch>=2.4" without quotes: to the shell, ">" begins a redirection.
 void bound_without_quotes(const Dockerfile& file, Report& report) {
   each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {
     if (instruction.is_exec_form || !is_pip_install(instruction, i)) return;
     for (const DockerWord* word : arguments_after(instruction, i)) {
-      const std::string_view package = package_of(word->text);
-      const size_t at = word->text.find_first_of("<>");
-      const bool is_bound = !package.empty() && !package.starts_with("-") && at != 0 &&
-                            at != std::string::npos && word->text.find("=") != std::string::npos &&
-                            std::isdigit(static_cast<unsigned char>(package[0])) == 0;
+      const size_t at = bound_at(word->text);
       const std::string_view raw =
           std::string_view(report.source().text).substr(word->offset, word->text.size());
-      if (!is_bound || raw != word->text) continue;  // quotes
-      Finding& finding = report.add(
-          "VER006", report.places().place(word->offset),
-          fmt::format("the shell takes \"{}\" of {} for a redirection: pip gets {} without its "
-                      "bound",
-                      word->text.substr(at), word->text, word->text.substr(0, at)));
+      if (at == std::string::npos || raw != word->text) continue;  // quotes
+      const bool reads = word->text.find('<') != std::string::npos;
+      Finding& finding =
+          report.add("VER006", report.places().place(word->offset),
+                     fmt::format("the shell takes \"{}\" of {} for a redirection: {}",
+                                 word->text.substr(at), word->text,
+                                 reads ? "it looks for a file of that name, and the build fails"
+                                       : fmt::format("pip gets {} without its bound",
+                                                     std::string_view(word->text).substr(0, at))));
       finding.edits.push_back({word->offset, word->offset, "\""});
       const size_t end = word->offset + word->text.size();
       finding.edits.push_back({end, end, "\""});

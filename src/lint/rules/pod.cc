@@ -305,6 +305,67 @@ void slow_debugging_in_image(const Dockerfile& file, Report& report) {
   check_debugging(file.env, report);
 }
 
+// Where a kind says what pods it runs: one of these keys of its spec. A kind without an entry may
+// have none.
+struct PlaceOfPods {
+  WorkloadKind kind;
+  std::string_view key;
+  std::string_view or_key = "";
+};
+constexpr PlaceOfPods kPlacesOfPods[] = {
+    {WorkloadKind::kPytorchJob, "pytorchReplicaSpecs"},
+    {WorkloadKind::kMpiJob, "mpiReplicaSpecs"},
+    {WorkloadKind::kJobSet, "replicatedJobs"},
+    {WorkloadKind::kVolcanoJob, "tasks"},
+    {WorkloadKind::kLeaderWorkerSet, "leaderWorkerTemplate"},
+};
+constexpr PlaceOfPods kPlaceOfRayJob = {WorkloadKind::kRayCluster, "rayClusterSpec",
+                                        "clusterSelector"};
+
+const PlaceOfPods* place_of_pods(const Workload& work) {
+  if (work.object->kind == "RayJob") return &kPlaceOfRayJob;
+  for (const PlaceOfPods& place : kPlacesOfPods) {
+    if (place.kind == work.kind) return &place;
+  }
+  return nullptr;
+}
+
+bool is_empty(Ref value) { return !value || value.items().empty(); }
+
+void no_pods(const Case& at, Report& report) {
+  const PlaceOfPods* place = place_of_pods(at.work);
+  const Ref spec = at.work.spec();
+  if (place == nullptr || at.work.object->is_patch || !spec) return;
+  const bool has_other = !place->or_key.empty() && spec[place->or_key];
+  if (has_other || !is_empty(spec[place->key]) || is_placeholder(spec[place->key].text())) return;
+  report.add_at_key("POD008", at.work.object->root, "spec",
+                    fmt::format("this {} names no pods to run: spec.{} is missing or empty",
+                                at.work.object->kind, place->key));
+}
+
+bool is_python(std::string_view word) {
+  const std::string_view name = word.substr(word.rfind('/') + 1);
+  return name == "python" || name == "python3";
+}
+
+// [torchrun, --nproc-per-node=8, python, train.py]. What a shell runs is read as a script.
+void interpreter_for_script(const Case& at, Report& report) {
+  const CommandLine& command = at.container->command;
+  const Launcher by = command.launcher();
+  const bool starts_python =
+      by == Launcher::kTorchrun || by == Launcher::kAccelerate || by == Launcher::kDeepspeed;
+  if (!starts_python || command.has_shell() || command.option("no-python")) return;
+  const std::vector<Word>& words = command.words();
+  const size_t first = static_cast<size_t>(command.launcher_word() - words.data()) + 1;
+  for (size_t i = first; i + 1 < words.size(); ++i) {
+    if (!is_python(words[i].text) || !words[i + 1].text.ends_with(".py")) continue;
+    report.add_at_word("RUN045", words[i],
+                       fmt::format("{} starts Python by itself and takes \"{}\" for the script",
+                                   command.launcher_word()->text, words[i].text));
+    return;
+  }
+}
+
 constexpr Rule kRules[] = {
     {"POD001", ContainerRule{unquoted}},
     {"POD002", ContainerRule{twice}},
@@ -314,6 +375,8 @@ constexpr Rule kRules[] = {
     {"POD006", ObjectRule{old_version}},
     {"POD006", ObjectRule{other_group}},
     {"POD007", PodRule{long_name}},
+    {"POD008", WorkloadRule{no_pods}},
+    {"RUN045", ContainerRule{interpreter_for_script}},
     {"SCHED001", PodRule{pinned}},
     {"SCHED002", PodRule{old_labels}},
     {"PERF001", ContainerRule{slow_debugging}},

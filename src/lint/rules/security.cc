@@ -87,6 +87,51 @@ void secret_in_image(const Dockerfile& file, Report& report) {
   }
 }
 
+// ARG HF_TOKEN: what is handed to the build stands in the history of each RUN after it.
+void secret_as_argument(const Dockerfile& file, Report& report) {
+  for (const DockerInstruction* instruction : file.final_instructions()) {
+    if (instruction->name != "ARG") continue;
+    for (const DockerWord& word : instruction->words) {
+      const size_t equals = word.text.find('=');
+      const std::string_view name = std::string_view(word.text).substr(0, equals);
+      const std::string_view value = equals == std::string::npos
+                                         ? std::string_view()
+                                         : std::string_view(word.text).substr(equals + 1);
+      if (!names_secret(name) || !(value.empty() || value == "\"\"")) continue;
+      report.add("SEC003", report.places().place(word.offset),
+                 fmt::format("{} is handed to the build as an argument: its value stays in the "
+                             "image's history",
+                             name));
+    }
+  }
+}
+
+// What holds nothing but secrets, by its usual name; an example of it does not.
+bool is_file_of_secrets(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  for (std::string_view known : {".env", ".env.local", ".env.keys", ".netrc", "id_rsa",
+                                 "id_ed25519", "kaggle.json", ".pypirc", ".git-credentials"}) {
+    if (name == known) return true;
+  }
+  return path.ends_with(".aws/credentials") || path.ends_with(".kube/config") ||
+         path.ends_with(".docker/config.json");
+}
+
+void secret_file_in_image(const Dockerfile& file, Report& report) {
+  for (const DockerInstruction* instruction : file.final_instructions()) {
+    const auto& words = instruction->words;
+    if ((instruction->name != "COPY" && instruction->name != "ADD") || words.size() < 2) continue;
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      if (!is_file_of_secrets(words[i].text)) continue;
+      report.add("SEC003", report.places().place(words[i].offset),
+                 fmt::format("{} is copied into the image: whoever may pull it can read what it "
+                             "holds, even if a later layer removes it",
+                             in_quotes(words[i].text)));
+      break;
+    }
+  }
+}
+
 void secret_in_map(const ManifestSet&, const Object& object, Report& report) {
   if (object.kind != "ConfigMap") return;
   const Ref data = object.root["data"];
@@ -114,10 +159,16 @@ void host_namespaces(const Case& at, Report& report) {
 }
 
 constexpr Rule kRules[] = {
-    {"SEC001", ContainerRule{privileged}},    {"SEC002", PodRule{host_path}},
-    {"SEC003", ContainerRule{secret_in_env}}, {"SEC003", DockerfileRule{secret_in_image}},
-    {"SEC003", ObjectRule{secret_in_map}},    {"SEC003", JobRule{secret_in_job}},
-    {"SEC001", PodRule{host_namespaces}},     {"SEC001", ContainerRule{strong_capability}},
+    {"SEC001", ContainerRule{privileged}},
+    {"SEC002", PodRule{host_path}},
+    {"SEC003", ContainerRule{secret_in_env}},
+    {"SEC003", DockerfileRule{secret_in_image}},
+    {"SEC003", DockerfileRule{secret_as_argument}},
+    {"SEC003", DockerfileRule{secret_file_in_image}},
+    {"SEC003", ObjectRule{secret_in_map}},
+    {"SEC003", JobRule{secret_in_job}},
+    {"SEC001", PodRule{host_namespaces}},
+    {"SEC001", ContainerRule{strong_capability}},
 };
 
 }  // namespace

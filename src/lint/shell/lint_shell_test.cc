@@ -54,6 +54,10 @@ constexpr Twins kTwins[] = {
      "srun bash -c \"$L train.py\"\naccelerate launch --num_machines 1 train.py\n",
      "#SBATCH --nodes=2\nL=\"accelerate launch --num_machines 2 --machine_rank \\$SLURM_NODEID\"\n"
      "srun bash -c \"$L train.py\"\naccelerate launch --num_machines 1 train.py\n"},
+    {"RUN045", "PythonForTheScript", "torchrun --nproc-per-node=8 python train.py\n",
+     "torchrun --nproc-per-node=8 --no-python python train.py\n"},
+    {"RUN045", "PythonForTheScriptOfAccelerate", "accelerate launch python train.py\n",
+     "accelerate launch train.py --interpreter python\n"},
     {"RUN032", "RankOfALoop", "torchrun --nnodes=2 --node_rank=0 --master_addr=$M train.py\n",
      "for ((i = 0; i < 2; i++)); do\n"
      "  ssh $i torchrun --nnodes=2 --node_rank=$i --master_addr=$M train.py\ndone\n"},

@@ -140,6 +140,13 @@ bool has_counterpart(const Context& context, const Call& call, const Guard& guar
   return false;
 }
 
+// accelerator.save_state() without a directory: the processes wait for each other before it is
+// made.
+bool names_checkpoint_itself(const Context& context, const Call& call) {
+  return call.last() == "save_state" && !context.script.has_splat(call) &&
+         context.script.argument(call, "output_dir", 0) == kNoNode;
+}
+
 // "if accelerator.is_main_process or distributed_type == DEEPSPEED": somebody thought of it.
 bool spares_sharded(const Context& context, NodeId node) {
   for (NodeId at = context.tree.parent(node); at != kNoNode; at = context.tree.parent(at)) {
@@ -158,7 +165,8 @@ void check_framework(Context& context) {
     if (known == nullptr && !is_synchronised_log(context, call) && !is_report(call)) continue;
     const Guard guard = context.guards.of(call.node);
     if (!guard.some() || guard.ordered || has_counterpart(context, call, guard)) continue;
-    const bool sharded_only = known != nullptr && known->sharded_only;
+    const bool sharded_only =
+        known != nullptr && known->sharded_only && !names_checkpoint_itself(context, call);
     if (sharded_only && spares_sharded(context, call.node)) continue;
     const bool may_shard =
         mentions_any(context.tree.source(), {"deepspeed", "fsdp", "zero2", "zero3", "zero_stage"});

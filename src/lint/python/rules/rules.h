@@ -10,6 +10,7 @@ void check_devices(Context& context);             // RANK030, RANK031
 void check_collectives(Context& context);         // RANK032, RANK033
 void check_downloads(Context& context);           // RANK034
 void check_decisions(Context& context);           // RANK035
+void check_updates(Context& context);             // RANK036
 void check_samplers(Context& context);            // SCR001 to SCR003, SCR016
 void check_model(Context& context);               // SCR004, SCR005, SCR008
 void check_batch(Context& context);               // SCR006, SCR007

@@ -114,6 +114,55 @@ constexpr Twins kTwins[] = {
      "import lightning as L\nclass M(L.LightningModule):\n    def training_step(self, b, i):\n"
      "        return b\n    def on_validation_epoch_end(self):\n"
      "        self.log('a', 1, sync_dist=True)\n"},
+    {"RANK032", "StateThatNamesItselfOnOneRank",
+     "from accelerate import Accelerator\naccelerator = Accelerator(project_config=c)\n"
+     "accelerator.backward(l)\nif accelerator.is_main_process:\n    accelerator.save_state()\n",
+     "from accelerate import Accelerator\naccelerator = Accelerator(project_config=c)\n"
+     "accelerator.backward(l)\naccelerator.save_state()\n"},
+    {"RANK034", "DownloadByTheWorkersOfRay",
+     "from ray.train.torch import TorchTrainer\nfrom torchvision import datasets\n"
+     "def data():\n    return datasets.MNIST('d', download=True)\ndef worker(config):\n"
+     "    data()\n    loss.backward()\nTorchTrainer(worker).fit()\n",
+     "from ray.train.torch import TorchTrainer\nfrom torchvision import datasets\n"
+     "def data():\n    return datasets.MNIST('d', download=True)\ndef worker(config):\n"
+     "    loss.backward()\ndata()\nTorchTrainer(worker).fit()\n"},
+    {"RANK034", "DownloadUnderALock",
+     "from torchvision import datasets\ndist.init_process_group('nccl')\n"
+     "d = datasets.MNIST('d', download=True)\n",
+     "from torchvision import datasets\nfrom filelock import FileLock\n"
+     "dist.init_process_group('nccl')\nwith FileLock('d.lock'):\n"
+     "    d = datasets.MNIST('d', download=True)\n"},
+    {"RANK036", "OneRankClips",
+     "m = DDP(m)\nfor x in loader:\n    loss.backward()\n    if rank == 0:\n"
+     "        torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n    optimizer.step()\n",
+     "m = DDP(m)\nfor x in loader:\n    loss.backward()\n    if clip > 0:\n"
+     "        torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n    optimizer.step()\n"},
+    {"RANK036", "OneRankSteps",
+     "m = DDP(m)\nfor x in loader:\n    loss.backward()\n    if rank == 0:\n"
+     "        optimizer.step()\n",
+     "m = DDP(m)\nfor x in loader:\n    loss.backward()\n    if rank == 0:\n"
+     "        progress.step()\n    optimizer.step()\n"},
+    {"RANK036", "OneRankLoadsTheOptimizer",
+     "m = DDP(m)\nloss.backward()\nif rank == 0:\n    optimizer.load_state_dict(s)\n",
+     "m = DDP(m)\nloss.backward()\nif rank == 0:\n    optimizer.load_state_dict(s)\n"
+     "dist.broadcast_object_list(state)\n"},
+    {"RANK036", "OneRankLoadsIntoTheWrapper",
+     "m = DDP(net)\nloss.backward()\nif rank == 0:\n    m.module.load_state_dict(s)\n",
+     "if rank == 0:\n    net.load_state_dict(s)\nm = DDP(net)\nloss.backward()\n"},
+    {"CKPT020", "PretrainedByEveryRank",
+     "model = DDP(net)\nloss.backward()\nmodel.module.save_pretrained('out')\n",
+     "model = DDP(net)\nloss.backward()\nif rank == 0:\n    model.module.save_pretrained('out')\n"
+     "tokenizer.save_pretrained('out')\n"},
+    {"CKPT020", "PretrainedAfterATrainerOfSeveralDevices",
+     "import lightning as L\ntrainer = L.Trainer(devices=8, strategy='ddp')\ntrainer.fit(m)\n"
+     "m.model.save_pretrained('out')\n",
+     "import lightning as L\ntrainer = L.Trainer(devices=8, strategy='ddp')\ntrainer.fit(m)\n"
+     "if trainer.is_global_zero:\n    m.model.save_pretrained('out')\n"},
+    {"CKPT020", "PretrainedAfterATrainerOfOneDevice",
+     "import lightning as L\ntrainer = L.Trainer(devices='auto')\ntrainer.fit(m)\n"
+     "m.model.save_pretrained('out')\n",
+     "import lightning as L\ntrainer = L.Trainer(devices=1)\ntrainer.fit(m)\n"
+     "m.model.save_pretrained('out')\n"},
     {"RANK035", "CountOfBadEpochs",
      "m = DDP(m)\nval = DataLoader(d, sampler=DistributedSampler(val_set))\nbest, bad = 9, 0\n"
      "for epoch in range(9):\n    for x in loader:\n        loss.backward()\n"

@@ -59,24 +59,67 @@ void check_all_ranks(Context& context) {
   }
 }
 
-// save_pretrained() of an unwrapped model writes wherever it is called, unless it is told which
-// process is the main one.
-void check_pretrained(Context& context) {
-  if (!context.facts.own_loop || !context.script.imports("accelerate") ||
-      context.script.calls_to("unwrap_model").empty()) {
-    return;
+// How many processes come to the end of this script: surely several, perhaps, or one.
+enum class Processes { kOne, kPerhapsSeveral, kSeveral };
+
+// As the trainer of Lightning is told. Without `devices` it takes all that it sees.
+Processes processes_of_lightning(const Context& context) {
+  Processes out = Processes::kOne;
+  for (const Call* made : context.script.calls_to("Trainer")) {
+    if (!made->name.starts_with("pytorch_lightning.") && !made->name.starts_with("lightning.")) {
+      continue;
+    }
+    const std::string_view strategy = context.tree.text(context.script.argument(*made, "strategy"));
+    const std::string_view devices = context.tree.text(context.script.argument(*made, "devices"));
+    if (mentions_any(strategy, {"ddp", "fsdp", "deepspeed"})) return Processes::kSeveral;
+    if (mentions_any(devices, {"auto"}) || devices == "-1") out = Processes::kPerhapsSeveral;
+    const bool is_count =
+        !devices.empty() && devices.find_first_not_of("0123456789") == devices.npos;
+    if (is_count && devices != "1" && devices != "0") return Processes::kSeveral;
   }
+  return out;
+}
+
+Processes processes_at_save(const Context& context) {
+  if (context.script.imports("pytorch_lightning") || context.script.imports("lightning")) {
+    return processes_of_lightning(context);
+  }
+  if (context.script.imports("accelerate") && context.facts.own_loop) {
+    const bool unwraps = !context.script.calls_to("unwrap_model").empty();
+    return unwraps ? Processes::kSeveral : Processes::kOne;
+  }
+  return context.facts.distributed ? Processes::kSeveral : Processes::kOne;
+}
+
+bool saves_model(const Context& context, const Call& save) {
+  const NodeId callee = context.tree.child(save.node, "function");
+  const std::string_view owner = context.tree.text(context.tree.child(callee, "object"));
+  return mentions_any(owner, {"model", "module", "net", "policy", "actor", "peft"}) &&
+         !mentions_any(owner, {"tokenizer", "config"});
+}
+
+// save_pretrained() writes wherever it is called, unless it is told which process is the main one.
+// After fit() and train() of a trainer all its processes go on.
+void check_pretrained(Context& context) {
+  const Processes processes = processes_at_save(context);
+  if (processes == Processes::kOne) return;
   for (const Call* save : context.script.calls_to("save_pretrained")) {
     if (context.script.argument(*save, "is_main_process") != kNoNode ||
-        context.script.has_splat(*save) || may_be_guarded(context, *save)) {
+        context.script.has_splat(*save) || may_be_guarded(context, *save) ||
+        !saves_model(context, *save)) {
       continue;
     }
     const Guard guard = context.guards.of(save->node);
-    if (guard.some() || guard.ordered) continue;
-    context.add("CKPT020", Severity::kWarning, save->node,
-                fmt::format("every process writes {} at the same time: "
-                            "is_main_process=accelerator.is_main_process lets one do it",
-                            context.quoted(context.script.argument(*save, "save_directory", 0))));
+    const bool is_open = context.facts.trainer() || !context.facts.managed;
+    if (guard.some() || guard.ordered || (is_open && guard.callers_unknown)) continue;
+    const bool has_accelerator = context.facts.own_loop && context.script.imports("accelerate");
+    context.add("CKPT020", processes == Processes::kSeveral ? Severity::kWarning : Severity::kNote,
+                save->node,
+                fmt::format("every process writes {} at the same time{}",
+                            context.quoted(context.script.argument(*save, "save_directory", 0)),
+                            has_accelerator ? ": is_main_process=accelerator.is_main_process lets "
+                                              "one do it"
+                                            : ""));
     return;
   }
 }
@@ -194,7 +237,7 @@ void check_prefix(Context& context) {
 }  // namespace
 
 void check_saving(Context& context) {
-  if (context.facts.trainer()) return;
+  if (context.facts.trainer()) return check_pretrained(context);
   check_in_place(context);
   if (!context.facts.distributed || context.facts.xla) return;
   check_all_ranks(context);

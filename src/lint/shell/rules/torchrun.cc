@@ -178,6 +178,20 @@ void check_gpus(ShellScript& script, const Launch& launch) {
                          *count > gpus ? "the last ones find no device" : "some GPUs stay idle"));
 }
 
+// torchrun --nproc-per-node=8 python train.py
+void check_interpreter(ShellScript& script, const Launch& launch) {
+  const std::vector<std::string>& words = launch.command->words;
+  if (script.option(launch, "no-python")) return;
+  for (size_t i = launch.word + 1; i + 1 < words.size(); ++i) {
+    const std::string_view name = std::string_view(words[i]).substr(words[i].rfind('/') + 1);
+    if ((name != "python" && name != "python3") || !words[i + 1].ends_with(".py")) continue;
+    script.add("RUN045", Severity::kError, launch.command->word_nodes[i],
+               fmt::format("the launcher starts Python by itself and takes \"{}\" for the script",
+                           words[i]));
+    return;
+  }
+}
+
 void check_address(ShellScript& script) {
   for (const ShellVariable& variable : script.variables()) {
     if (!variable.name.starts_with("MASTER_ADDR") || !is_address(variable.value)) continue;
@@ -276,6 +290,7 @@ void check_torchrun(ShellScript& script) {
     }
     if (launch.by == LaunchedBy::kPlain) continue;
     check_gpus(script, launch);
+    check_interpreter(script, launch);
     check_standalone(script, launch);
     const std::optional<int> nodes = nodes_of(script, launch);
     const auto written = script.option(launch, names_of(launch.by).nodes);
