@@ -161,6 +161,7 @@ TEST(SecretWords, TellSecretsFromStandIns) {
   EXPECT_FALSE(is_written_secret("TOKEN_PATH", "/var/run/token"));
   EXPECT_FALSE(is_written_secret("API_KEY", "/etc/keys/api"));
   EXPECT_FALSE(is_written_secret("MAX_TOKENS", "1234567890"));
+  EXPECT_FALSE(is_written_secret("PAD_TOKEN", "<padding>x"));
 }
 
 }  // namespace

@@ -186,6 +186,32 @@ TEST(Rules, KnowWhichTorchPipTakes) {
     EXPECT_THAT(codes(replace_first(official, install, other)), Contains("VER002")) << other;
 }
 
+TEST(Rules, KnowADirectoryThatHoldsTheRequirements) {
+  const auto codes = [](std::string_view lines) {
+    const std::string text = "FROM nvcr.io/nvidia/pytorch:24.01-py3\n" + std::string(lines);
+    return codes_of(lint({{Source{"Dockerfile", text, SourceKind::kDockerfile}}}));
+  };
+  const std::string install = "RUN pip install --no-cache-dir -r requirements.txt\n";
+  EXPECT_THAT(codes("ADD code/mnist /opt/mnist\nWORKDIR /opt/mnist\n" + install),
+              Contains("IMG008"));
+  EXPECT_THAT(codes("COPY requirements.txt /opt/\nADD code/mnist /opt/mnist\n" + install),
+              IsEmpty());
+  EXPECT_THAT(codes("COPY wheels /opt/wheels\nRUN pip install --no-cache-dir einops\n"), IsEmpty());
+}
+
+TEST(Rules, TellAnArgumentThatIsASecretFromOthers) {
+  const auto codes = [](std::string_view lines) {
+    const std::string text = "FROM nvcr.io/nvidia/pytorch:24.01-py3\n" + std::string(lines);
+    return codes_of(lint({{Source{"Dockerfile", text, SourceKind::kDockerfile}}}));
+  };
+  EXPECT_THAT(codes("ARG HF_TOKEN=\"\"\nENV HF_TOKEN=${HF_TOKEN}\n"), Contains("SEC003"));
+  EXPECT_THAT(codes("ARG EOS_TOKEN\nARG TORCH_VERSION\n"), IsEmpty());
+  EXPECT_THAT(
+      codes("FROM python:3.12 AS fetch\nARG HF_TOKEN\nFROM scratch\nCOPY --from=fetch /m /m\n"),
+      IsEmpty());
+  EXPECT_THAT(codes("COPY .env.example /app/\n"), IsEmpty());
+}
+
 TEST(Rules, LetAShellThatKnowsCondaActivate) {
   const std::string good = read("Dockerfile");
   for (const std::string run : {"RUN . /opt/conda/etc/profile.d/conda.sh && conda activate ml",

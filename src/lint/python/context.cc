@@ -44,10 +44,11 @@ bool is_managed(const Script& script) {
                               "opacus"});
 }
 
-// A loop that the script writes itself, around what Accelerate or DeepSpeed wrap.
+// A loop that the script writes itself, around what Accelerate, DeepSpeed or Ray Train wrap.
 bool is_own_loop(const Script& script) {
-  const bool wraps =
-      !script.calls_to("Accelerator").empty() || !script.calls_to("deepspeed.initialize").empty();
+  const bool wraps = !script.calls_to("Accelerator").empty() ||
+                     !script.calls_to("deepspeed.initialize").empty() ||
+                     !script.calls_to("ray.train.torch.prepare_model").empty();
   return wraps && !script.calls_to("backward").empty() &&
          !any_of_root(script, {"pytorch_lightning", "lightning", "lightning_fabric",
                                "transformers.Trainer", "transformers.Seq2SeqTrainer", "trl"});
@@ -59,6 +60,17 @@ bool brings_torch(const Script& script) {
                               "transformers.Trainer", "transformers.Seq2SeqTrainer", "trl"});
 }
 
+// Distributor = (DistributedDataParallel if use_cuda else DistributedDataParallelCPU)
+bool names_wrapper(const SyntaxTree& tree, NodeId value) {
+  if (tree.is(value, "parenthesized_expression")) value = tree.first_child(value);
+  if (!tree.is(value, "conditional_expression") && !tree.is(value, "attribute") &&
+      !tree.is(value, "identifier")) {
+    return false;
+  }
+  const std::string_view text = tree.text(value);
+  return text.find("DistributedDataParallel") != text.npos && text.find('(') == text.npos;
+}
+
 }  // namespace
 
 Context::Context(const Script& script_in, const std::string& file)
@@ -68,6 +80,10 @@ Context::Context(const Script& script_in, const std::string& file)
       // A class of the script by that name is something else.
       if (script.targets_of(*call).empty()) ddp_calls_.push_back(call);
     }
+  }
+  for (const Assignment& one : script.assignments()) {
+    if (!names_wrapper(tree, one.value)) continue;
+    for (const Call* call : script.calls_to(one.target)) ddp_calls_.push_back(call);
   }
   for (const std::string_view name : {"FullyShardedDataParallel", "FSDP", "fully_shard"}) {
     for (const Call* call : script.calls_to(name)) fsdp_calls_.push_back(call);
@@ -223,7 +239,8 @@ ScriptFacts facts_of(const Context& context) {
   facts.gpu |= text.find("\"cuda") != std::string_view::npos ||
                text.find("'cuda") != std::string_view::npos ||
                text.find("\"nccl\"") != std::string_view::npos ||
-               text.find("'nccl'") != std::string_view::npos;
+               text.find("'nccl'") != std::string_view::npos ||
+               text.find("use_gpu=True") != std::string_view::npos;
   facts.distributed |= text.find("LOCAL_RANK\"") != std::string_view::npos ||
                        text.find("LOCAL_RANK'") != std::string_view::npos;
   if (facts.alone) facts.distributed = facts.ddp = facts.fsdp = false;

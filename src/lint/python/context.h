@@ -23,8 +23,8 @@ struct ScriptFacts {
   bool resumes = false;  // loads a checkpoint into a model and an epoch, a step or an optimizer
   // A framework that picks devices and wraps models by itself.
   bool managed = false;
-  // Accelerate or DeepSpeed around a loop of the script's own: what it loads and saves with torch
-  // is its own affair. A trainer does that too.
+  // Accelerate, DeepSpeed or Ray Train around a loop of the script's own: what it loads and saves
+  // with torch is its own affair. A trainer does that too.
   bool own_loop = false;
   bool trainer() const { return managed && !own_loop; }
   bool xla = false;

@@ -122,6 +122,18 @@ Guard Guards::within_function(NodeId node) const {
   return guard;
 }
 
+// Whether the call that a function is handed to runs it: mp.spawn(worker), fabric.launch(main),
+// Process(target=run). Others may keep it, look at its signature, or call it somewhere else.
+bool Guards::is_run_there(NodeId handed) const {
+  const Call* taker = script_.call_at(tree_.ancestor(handed, "call"));
+  if (taker == nullptr) return false;
+  for (const std::string_view name : {"spawn", "start_processes", "launch", "notebook_launcher",
+                                      "Process", "Thread", "run", "submit", "elastic_launch"}) {
+    if (taker->last() == name) return true;
+  }
+  return taker->last().ends_with("Trainer");
+}
+
 Guard Guards::of(NodeId node, int depth) const {
   Guard guard = within_function(node);
   const FunctionId function = script_.function_of(node);
@@ -147,7 +159,8 @@ Guard Guards::of_function(FunctionId function, int depth) const {
   std::optional<Guard> all;
   for (const Script::Use& use : script_.uses_of(function)) {
     if (script_.function_of(use.node) == function) continue;
-    const Guard one = of(use.node, depth + 1);
+    const Guard one =
+        use.call != nullptr || is_run_there(use.node) ? of(use.node, depth + 1) : unknown;
     if (!all) {
       all = one;
       continue;

@@ -35,6 +35,7 @@ class Guards {
   void add_branch(Guard& guard, NodeId above, NodeId below) const;
   void add_early_returns(Guard& guard, NodeId block, NodeId below) const;
   bool leaves(NodeId block) const;
+  bool is_run_there(NodeId handed) const;
 
   const Script& script_;
   const SyntaxTree& tree_;

@@ -169,9 +169,9 @@ model, loader = accelerator.prepare(model, loader)
 for epoch in range(3):
     for batch in loader:
         accelerator.backward(model(batch))
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        torch.save(accelerator.unwrap_model(model).state_dict(), "m.pt")
+accelerator.wait_for_everyone()
+if accelerator.is_main_process:
+    torch.save(accelerator.unwrap_model(model).state_dict(), "m.pt")
 )"),
               IsEmpty());
 }

@@ -389,14 +389,44 @@ bool installs_packages(const DockerInstruction& instruction) {
   return false;
 }
 
+// "COPY . /app", or a directory of the context from whose requirements packages are installed.
+bool copies_code(const DockerInstruction& instruction) {
+  const auto& words = instruction.words;
+  const bool is_copy = instruction.name == "COPY" || instruction.name == "ADD";
+  if (!is_copy || words.size() != 2) return false;
+  const std::string_view from = words[0].text;
+  return from == "." || from == "./";
+}
+
+bool copies_directory(const DockerInstruction& instruction) {
+  const auto& words = instruction.words;
+  const bool is_copy = instruction.name == "COPY" || instruction.name == "ADD";
+  if (!is_copy || words.size() != 2) return false;
+  const std::string_view from = words[0].text;
+  const std::string_view name = from.substr(from.rfind('/') + 1);
+  return from.find("://") == from.npos && !contains(from, "requirement") &&
+         !contains(from, "docker") && (name.empty() || !contains(name, ".")) &&
+         (words[1].text.starts_with('/') || words[1].text.starts_with('$'));
+}
+
+// pip install -r requirements.txt, which came with a directory where no COPY names it.
+bool file_reads_requirements(const Dockerfile& file) {
+  return std::any_of(file.instructions.begin(), file.instructions.end(),
+                     [](const DockerInstruction& one) {
+                       return one.name == "RUN" && one.mentions("-r requirements");
+                     });
+}
+
 void code_before_packages(const Dockerfile& file, Report& report) {
   const DockerInstruction* copy = nullptr;
+  const bool names_requirements = std::any_of(
+      file.instructions.begin(), file.instructions.end(), [](const DockerInstruction& one) {
+        return (one.name == "COPY" || one.name == "ADD") && one.mentions("require");
+      });
   for (const DockerInstruction* instruction : file.final_instructions()) {
-    const auto& words = instruction->words;
-    const bool is_copy = instruction->name == "COPY" || instruction->name == "ADD";
-    const bool is_all =
-        is_copy && words.size() == 2 && (words[0].text == "." || words[0].text == "./");
-    if (is_all && copy == nullptr) copy = instruction;
+    const bool reads_copied =
+        !names_requirements && copies_directory(*instruction) && file_reads_requirements(file);
+    if ((copies_code(*instruction) || reads_copied) && copy == nullptr) copy = instruction;
     const bool installs = instruction->name == "RUN" && installs_packages(*instruction);
     if (!installs || copy == nullptr || !is_image_for_training(file)) continue;
     report.add(

@@ -58,6 +58,23 @@ constexpr Twins kTwins[] = {
      "torchrun --nproc-per-node=8 --no-python python train.py\n"},
     {"RUN045", "PythonForTheScriptOfAccelerate", "accelerate launch python train.py\n",
      "accelerate launch train.py --interpreter python\n"},
+    {"RUN045", "PythonForTheScriptInAnotherShell",
+     "srun bash -c \"torchrun --rdzv_endpoint='$(scontrol show hostnames | head -n 1)':1 \\\n"
+     "  python train.py\"\n",
+     "srun bash -c \"torchrun --rdzv_endpoint='$(scontrol show hostnames | head -n 1)':1 \\\n"
+     "  train.py; python train.py\"\n"},
+    {"RUN030", "MasterThatTorchrunDoesNotRead",
+     "#SBATCH --nodes=2\nexport MASTER_ADDR=$(scontrol show hostnames | head -n1)\n"
+     "srun torchrun --nnodes=$SLURM_NNODES --nproc-per-node=4 train.py\n",
+     "#SBATCH --nodes=2\nexport MASTER_ADDR=$(scontrol show hostnames | head -n1)\n"
+     "srun torchrun --nnodes=$SLURM_NNODES --master-addr=$MASTER_ADDR train.py\n"},
+    {"RUN030", "MasterOfEachNode",
+     "torchrun --nnodes=$1 --node_rank=$2 --master_addr=127.0.0.1 train.py\n",
+     "torchrun --nnodes=${NNODES:-1} --node_rank=${R:-0} --master_addr=${M:-127.0.0.1} train.py\n"},
+    {"RUN031", "PortThatEachNodeDraws",
+     "torchrun --nnodes=$N --node_rank=$R --master_addr=$M --master_port=$((RANDOM + 9)) "
+     "train.py\n",
+     "torchrun --nnodes=1 --master_port=$((RANDOM + 9)) train.py\n"},
     {"RUN032", "RankOfALoop", "torchrun --nnodes=2 --node_rank=0 --master_addr=$M train.py\n",
      "for ((i = 0; i < 2; i++)); do\n"
      "  ssh $i torchrun --nnodes=2 --node_rank=$i --master_addr=$M train.py\ndone\n"},

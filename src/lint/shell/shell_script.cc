@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lint/shell/nested_commands.h"
+
 namespace shanty::lint {
 
 namespace {
@@ -112,7 +114,33 @@ void ShellScript::add_command(NodeId node) {
   const NodeId next = tree_.next_sibling(command.statement);
   command.background = next != kNoNode && tree_.text(next) == "&";
   add_handed_variables(command);
+  add_nested(command);
   commands_.push_back(std::move(command));
+}
+
+// srun bash -c "cd /code && torchrun train.py": what the inner shell runs, behind the outer words.
+void ShellScript::add_nested(const ShellCommand& outer) {
+  for (size_t i = 2; i < outer.words.size(); ++i) {
+    const std::string& flag = outer.words[i - 1];
+    const std::string_view shell =
+        std::string_view(outer.words[i - 2]).substr(outer.words[i - 2].rfind('/') + 1);
+    const bool is_text =
+        tree_.is(outer.word_nodes[i], "string") || tree_.is(outer.word_nodes[i], "raw_string");
+    if (!is_text || flag.size() < 2 || flag[0] != '-' || flag.back() != 'c' ||
+        (shell != "bash" && shell != "sh")) {
+      continue;
+    }
+    const std::string_view quoted = tree_.text(outer.word_nodes[i]);
+    for (std::vector<std::string>& words : commands_in(quoted.substr(1, quoted.size() - 2))) {
+      ShellCommand inner = outer;
+      inner.words.resize(i);
+      inner.words.insert(inner.words.end(), words.begin(), words.end());
+      inner.word_nodes.resize(i);
+      inner.word_nodes.resize(inner.words.size(), outer.word_nodes[i]);
+      commands_.push_back(std::move(inner));
+    }
+    return;
+  }
 }
 
 // `mpirun -x NAME=value`, `docker run -e NAME=value`.

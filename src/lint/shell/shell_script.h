@@ -81,6 +81,7 @@ class ShellScript {
 
  private:
   void add_command(NodeId node);
+  void add_nested(const ShellCommand& outer);
   void add_variable(NodeId node);
   void add_handed_variables(const ShellCommand& command);
   void splice_variables();

@@ -18,6 +18,7 @@ std::string content_of(const Context& context, const Call& save) {
   if (made != nullptr && made->name == "dict") return std::string(tree.text(object));
   if (!tree.is(object, "identifier")) return {};
   std::string out;
+  bool is_known = true;  // what the name holds at the save
   const std::string prefix = std::string(tree.text(object)) + "[";
   for (const Assignment& one : context.script.assignments()) {
     if (one.function != save.function) continue;
@@ -25,12 +26,13 @@ std::string content_of(const Context& context, const Call& save) {
       const Call* call = context.script.call_at(one.value);
       const bool known =
           tree.is(one.value, "dictionary") || (call != nullptr && call->name == "dict");
-      if (!known) return {};
-      out += tree.text(one.value);
+      if (!known && one.node < save.node) out.clear();
+      is_known = one.node > save.node ? is_known : known;
+      if (known) out += tree.text(one.value);
     }
     if (one.target.starts_with(prefix)) (out += one.target) += tree.text(one.value);
   }
-  return out.find("**") == std::string::npos ? out : std::string();
+  return is_known && out.find("**") == std::string::npos ? out : std::string();
 }
 
 // True when `x.step()` is called. One that is told the epoch each time has no state to lose.
@@ -134,6 +136,21 @@ void check_generators(Context& context, const Call& save) {
   }
 }
 
+// A resumed run takes the weights and the epoch out of its checkpoint, and leaves the optimizer.
+void check_read_back(Context& context) {
+  if (loads(context, {"opt"}) || !context.mentions("start_epoch")) return;
+  for (const Call* load : context.script.calls_to("torch.load")) {
+    const std::string_view name = context.given_name(*load);
+    const bool has_count = context.mentions(fmt::format("{}['epoch']", name)) ||
+                           context.mentions(fmt::format("{}[\"epoch\"]", name));
+    if (name.empty() || !has_count || !loads(context, {"model", "net"})) continue;
+    context.add("CKPT024", Severity::kWarning, load->node,
+                "the epoch and the weights are taken from this checkpoint, but the optimizer's "
+                "state, which is in it too, is not: its first steps go wrong");
+    return;
+  }
+}
+
 // A dictionary with more than weights, or one that the script reads back to go on, is to resume.
 void check_dictionaries(Context& context) {
   const Call* complete = nullptr;
@@ -154,7 +171,10 @@ void check_dictionaries(Context& context) {
       missing = std::move(lacks);
     }
   }
-  if (complete != nullptr) check_generators(context, *complete);
+  if (complete != nullptr) {
+    check_generators(context, *complete);
+    check_read_back(context);
+  }
   if (lacking == nullptr || complete != nullptr) return;
   // A scale that begins again costs the first steps only.
   const bool is_small = missing == "the gradient scaler";
@@ -162,19 +182,34 @@ void check_dictionaries(Context& context) {
               fmt::format("a run that resumes from this checkpoint lacks {}", missing));
 }
 
+// In the loop over epochs, or in one that steps too.
+bool is_in_training(const Context& context, const Call& save) {
+  const NodeId epochs = context.epoch_loop();
+  if (epochs != kNoNode && context.tree.contains(epochs, save.node)) return true;
+  const std::vector<const Call*> steps = context.script.calls_to("backward");
+  for (NodeId loop = context.script.loop_around(save.node); loop != kNoNode;
+       loop = context.script.loop_around(loop)) {
+    if (std::any_of(steps.begin(), steps.end(),
+                    [&](const Call* step) { return context.tree.contains(loop, step->node); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Weights alone, saved in the training loop: there is nothing to go on from.
 void check_weights_only(Context& context) {
   for (const Call* save : context.script.calls_to("torch.save")) {
     if (mentions_any(context.tree.text(context.script.argument(*save, "obj", 0)), {"opt"})) return;
-    if (!content_of(context, *save).empty()) return;
+    const std::string content = content_of(context, *save);
+    if (!content.empty() && (!holds_model(content) || mentions_any(content, {"opt"}))) return;
   }
   if (!context.facts.distributed || context.script.calls_to("torch.load").size() > 0) return;
-  const NodeId loop = context.epoch_loop();
   for (const Call* save : context.script.calls_to("torch.save")) {
     const NodeId object = context.script.argument(*save, "obj", 0);
     const Call* state = context.script.call_at(object);
-    if (state == nullptr || state->last() != "state_dict" || loop == kNoNode ||
-        !context.tree.contains(loop, save->node)) {
+    const bool is_state = state != nullptr && state->last() == "state_dict";
+    if (!(is_state || holds_model(content_of(context, *save))) || !is_in_training(context, *save)) {
       continue;
     }
     context.add("CKPT024", Severity::kNote, save->node,
@@ -190,7 +225,7 @@ void check_checkpoint_content(Context& context) {
   // The engine's own checkpoint has it all.
   if (context.script.calls_any({"save_state", "save_checkpoint"}) && context.facts.own_loop) return;
   check_dictionaries(context);
-  if (!context.facts.managed) check_weights_only(context);
+  check_weights_only(context);
 }
 
 }  // namespace shanty::lint

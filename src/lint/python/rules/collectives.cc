@@ -248,7 +248,8 @@ void check_forward_on_one(Context& context) {
     if (context.tree.is(context.script.argument(*ddp, "broadcast_buffers"), "false")) return;
   }
   for (const Call& call : context.script.calls()) {
-    const NodeId callee = context.tree.child(call.node, "function");
+    NodeId callee = context.tree.child(call.node, "function");
+    if (call.last() == "forward") callee = context.tree.child(callee, "object");
     bool forward = context.is_wrapped(callee);
     NodeId model = callee;
     const std::vector<FunctionId> targets = context.script.targets_of(call);

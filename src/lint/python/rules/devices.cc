@@ -77,12 +77,40 @@ void check_all_on_first(Context& context) {
   }
 }
 
+// `net.cuda()` puts the model on the first GPU of the node, and device_ids names another.
+void check_model_beside_device(Context& context) {
+  for (const std::string_view sign :
+       {"set_device", "CUDA_VISIBLE_DEVICES", "torch.cuda.device(", "set_default_device"}) {
+    if (context.mentions(sign)) return;
+  }
+  if (context.script.calls_to("torch.distributed.init_process_group").empty()) return;
+  for (const Call* ddp : context.ddp_calls()) {
+    const std::string_view ids = context.tree.text(context.script.argument(*ddp, "device_ids", 1));
+    const NodeId model = context.script.argument(*ddp, "module", 0);
+    if (!mentions_any(ids, {"rank"}) || !context.tree.is(model, "identifier")) continue;
+    for (const Assignment* one :
+         context.script.assignments_to(context.tree.text(model), ddp->function)) {
+      const Call* moved = context.script.call_at(one->value);
+      const bool is_first =
+          moved != nullptr && moved->node < ddp->node && moved->last() == "cuda" &&
+          context.tree.children(context.tree.child(moved->node, "arguments")).empty();
+      if (!is_first) continue;
+      context.add("RANK031", Severity::kError, moved->node,
+                  fmt::format("the model goes to the first GPU of the node in every process, and "
+                              "device_ids={} names another: DDP refuses it",
+                              ids));
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 void check_devices(Context& context) {
   if (!context.facts.distributed || context.facts.managed || context.facts.xla) return;
   check_rank_as_device(context);
   check_all_on_first(context);
+  check_model_beside_device(context);
 }
 
 }  // namespace shanty::lint

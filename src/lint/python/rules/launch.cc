@@ -129,6 +129,28 @@ void check_written_host(Context& context) {
   }
 }
 
+// The rank is counted over nodes, and all of them are told to meet at their own localhost.
+void check_localhost_of_several(Context& context) {
+  const auto inits = context.script.calls_to("torch.distributed.init_process_group");
+  const bool has_nodes = std::any_of(inits.begin(), inits.end(), [&](const Call* init) {
+    const RankValue rank = context.ranks.value(context.script.argument(*init, "rank"));
+    return rank.kind == RankKind::kGlobal && rank.proven;
+  });
+  if (!has_nodes) return;
+  for (const Assignment& one : context.script.assignments()) {
+    const std::string_view host = context.script.literal(one.value);
+    if (environment_key(one.target) != "MASTER_ADDR" || host.empty() || is_written_host(host) ||
+        context.is_conditional(one.node)) {
+      continue;
+    }
+    context.add("RUN024", Severity::kWarning, one.node,
+                fmt::format("the ranks are counted over several nodes, and each node is told to "
+                            "meet at its own {}",
+                            host));
+    return;
+  }
+}
+
 // spawn() hands out an index and sets no variable.
 void check_nowhere_to_meet(Context& context) {
   if (spawn_of(context) == nullptr || context.mentions("MASTER_ADDR")) return;
@@ -171,6 +193,7 @@ void check_launch(Context& context) {
   check_launch_node(context);
   if (context.facts.spawns) {  // one node, one machine: said above
     check_written_host(context);
+    check_localhost_of_several(context);
     check_nowhere_to_meet(context);
     return;
   }

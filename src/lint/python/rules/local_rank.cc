@@ -92,7 +92,9 @@ bool names_its_writer(const Context& context, const Call& call) {
 void check_writers(Context& context) {
   for (const Call& call : context.script.calls()) {
     const std::string_view what = what_is_written(call);
-    if (what.empty()) continue;
+    // A trainer keeps its logs by itself; what is saved beside it is the script's affair.
+    const bool is_saved = call.name == "torch.save" || call.last() == "save_pretrained";
+    if (what.empty() || (context.facts.trainer() && !is_saved)) continue;
     const Guard guard = context.guards.of(call.node);
     if (!guard.one_per_node || guard.one || names_its_writer(context, call)) continue;
     Finding& finding = context.add(
@@ -112,7 +114,7 @@ void check_local_rank(Context& context) {
   if (!context.facts.distributed) return;
   check_shares(context);
   check_slices(context);
-  if (!context.facts.trainer()) check_writers(context);
+  check_writers(context);
 }
 
 }  // namespace shanty::lint

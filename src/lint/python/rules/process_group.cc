@@ -74,7 +74,9 @@ void check_backend(Context& context, const Call& init) {
 
 void check_destroyed(Context& context, const Call& init) {
   if (context.mentions("destroy_process_group") || context.facts.managed) return;
-  if (!context.mentions("__main__") || context.script.calls_to("backward").empty()) return;
+  // A module that others import: they may do it.
+  const bool is_script = init.function == kModule && !context.script.calls_to("backward").empty();
+  if (!context.mentions("__main__") && !is_script) return;
   context.add("RUN027", Severity::kNote, init.node,
               "nothing calls destroy_process_group(): torch warns at exit, and a rank that is late "
               "may hang in the end");

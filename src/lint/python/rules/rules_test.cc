@@ -132,6 +132,71 @@ constexpr Twins kTwins[] = {
      "from torchvision import datasets\nfrom filelock import FileLock\n"
      "dist.init_process_group('nccl')\nwith FileLock('d.lock'):\n"
      "    d = datasets.MNIST('d', download=True)\n"},
+    {"RANK032", "FunctionThatIsOnlyLookedAt",
+     "import lightning as L\ndef main(fabric):\n    if fabric.global_rank == 0:\n"
+     "        fabric.save(p, s)\nfabric = L.Fabric()\nfabric.launch(main)\nloss.backward()\n",
+     "import lightning as L\ndef setup():\n    fabric.launch(main)\ndef main(fabric):\n"
+     "    fabric.save(p, s)\n    if fabric.global_rank == 0:\n        keep_signature(setup)\n"
+     "fabric = L.Fabric()\nloss.backward()\n"},
+    {"RANK031", "ModelBesideItsDevice",
+     "dist.init_process_group('nccl')\nnet = Net().cuda()\nm = DDP(net, device_ids=[local_rank])\n",
+     "dist.init_process_group('nccl')\nnet = Net().cuda(local_rank)\n"
+     "m = DDP(net, device_ids=[local_rank])\n"},
+    {"RANK033", "ForwardByItsName", "model = DDP(net)\nif rank == 0:\n    y = model.forward(x)\n",
+     "model = DDP(net)\nif rank == 0:\n    y = model.module.forward(x)\n"},
+    {"RANK001", "ModelOfATrainerPerNode",
+     "from transformers import Trainer\ntrainer = Trainer(model)\ntrainer.train()\n"
+     "if local_rank == 0:\n    model.save_pretrained('out')\n",
+     "from transformers import Trainer\ntrainer = Trainer(model)\ntrainer.train()\n"
+     "if rank == 0:\n    model.save_pretrained('out')\n"},
+    {"SCR009", "NumberOfEachStepUnderAccelerate",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\nfor x in loader:\n"
+     "    accelerator.backward(loss)\n    total += loss.item()\n",
+     "from accelerate import Accelerator\naccelerator = Accelerator()\nfor x in loader:\n"
+     "    accelerator.backward(loss)\n    total += loss.detach()\n"},
+    {"CKPT020", "NamedByTheDevice",
+     "def worker(device):\n    dist.init_process_group('nccl', rank=device)\n    path = 'x.pt'\n"
+     "    torch.save(m, path)\nmp.spawn(worker)\n",
+     "def worker(device):\n    dist.init_process_group('nccl', rank=device)\n"
+     "    path = f'x_{device}.pt'\n    torch.save(m, path)\nmp.spawn(worker)\n"},
+    {"CKPT024", "WeightsInALoopOfNoName",
+     "m = DDP(m)\nfor i in range(9):\n    for x in loader:\n        loss.backward()\n"
+     "    if rank == 0:\n        torch.save(m.module.state_dict(), f'{i}.pt')\n",
+     "m = DDP(m)\nfor i in range(9):\n    for x in loader:\n        loss.backward()\n"
+     "for i in range(9):\n    if rank == 0:\n        torch.save(m.module.state_dict(), "
+     "f'{i}.pt')\n"},
+    {"CKPT024", "WeightsAndTheirScore",
+     "m = DDP(m)\nfor epoch in range(9):\n    loss.backward()\n    if rank == 0:\n"
+     "        torch.save({'model': m.module.state_dict(), 'dice': 1, 'epoch': epoch}, "
+     "f'{epoch}.pt')\n",
+     "m = DDP(m)\nfor epoch in range(9):\n    loss.backward()\nif rank == 0:\n"
+     "    torch.save({'model': m.module.state_dict(), 'dice': 1, 'epoch': epoch}, 'final.pt')\n"},
+    {"CKPT024", "OptimizerThatIsNotReadBack",
+     "m = DDP(m)\nstate = torch.load(p, map_location='cpu')\nmodel.load_state_dict(state['m'])\n"
+     "start_epoch = state['epoch']\nfor epoch in range(start_epoch, 9):\n    loss.backward()\n"
+     "    if rank == 0:\n        torch.save({'m': m.state_dict(), 'opt': opt.state_dict(), "
+     "'epoch': "
+     "epoch}, f'{epoch}.pt')\n",
+     "m = DDP(m)\nstate = torch.load(p, map_location='cpu')\nmodel.load_state_dict(state['m'])\n"
+     "opt.load_state_dict(state['opt'])\n"
+     "start_epoch = state['epoch']\nfor epoch in range(start_epoch, 9):\n    loss.backward()\n"
+     "    if rank == 0:\n        torch.save({'m': m.state_dict(), 'opt': opt.state_dict(), "
+     "'epoch': "
+     "epoch}, f'{epoch}.pt')\n"},
+    {"CKPT022", "LoadedByWorkersOfRay",
+     "import ray.train.torch\nm = ray.train.torch.prepare_model(m)\nloss.backward()\n"
+     "config = ScalingConfig(use_gpu=True)\nstate = torch.load('checkpoint.pt')\n",
+     "import ray.train.torch\nm = ray.train.torch.prepare_model(m)\nloss.backward()\n"
+     "config = ScalingConfig(use_gpu=True)\nstate = torch.load('checkpoint.pt', "
+     "map_location='cpu')\n"},
+    {"RUN024", "LocalhostOfSeveralNodes",
+     "def worker(gpu):\n    dist.init_process_group('nccl', rank=node * gpus + gpu)\n"
+     "os.environ['MASTER_ADDR'] = '127.0.0.1'\nmp.spawn(worker, nprocs=8)\n",
+     "def worker(gpu):\n    dist.init_process_group('nccl', rank=gpu)\n"
+     "os.environ['MASTER_ADDR'] = '127.0.0.1'\nmp.spawn(worker, nprocs=8)\n"},
+    {"RUN027", "NotDestroyedByAScriptWithoutMain",
+     "dist.init_process_group('nccl')\nloss.backward()\n",
+     "def start():\n    dist.init_process_group('nccl')\nloss.backward()\n"},
     {"RANK036", "OneRankClips",
      "m = DDP(m)\nfor x in loader:\n    loss.backward()\n    if rank == 0:\n"
      "        torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n    optimizer.step()\n",
@@ -526,6 +591,21 @@ TEST(PythonRules, ALoaderWithoutASamplerIsFound) {
   EXPECT_FALSE(has_code(start + "from torch.utils.data import IterableDataset\n"
                                 "loader = DataLoader(data)\nloss.backward()\n",
                         "SCR002"));
+}
+
+TEST(PythonRules, AWrapperByAnotherNameIsFound) {
+  constexpr std::string_view kStart =
+      "import torch\nfrom torch.utils.data import DataLoader\n"
+      "Wrap = (torch.nn.parallel.DistributedDataParallel if gpu else Other)\nm = Wrap(net)\n"
+      "loss.backward()\n";
+  const std::string start(kStart);
+  EXPECT_TRUE(has_code(start + "kwargs = {'num_workers': 4} if gpu else {}\n"
+                               "loader = DataLoader(data, shuffle=True, **kwargs)\n",
+                       "SCR002"));
+  EXPECT_FALSE(has_code(start + "kwargs = {'sampler': own}\nloader = DataLoader(data, **kwargs)\n",
+                        "SCR002"));
+  EXPECT_FALSE(
+      has_code(start + "kwargs = options()\nloader = DataLoader(data, **kwargs)\n", "SCR002"));
 }
 
 TEST(PythonRules, DataParallelIsFoundWhereThereIsNothingBetter) {

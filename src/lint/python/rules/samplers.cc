@@ -101,8 +101,28 @@ bool shards_by_itself(const Context& context) {
   return false;
 }
 
+// **kwargs whose values are all written here, none of them a sampler.
+bool hides_sampler(const Context& context, const Call& loader) {
+  const SyntaxTree& tree = context.tree;
+  for (const NodeId argument : tree.children(tree.child(loader.node, "arguments"))) {
+    if (tree.is(argument, "list_splat")) return true;
+    if (!tree.is(argument, "dictionary_splat")) continue;
+    const std::string_view name = tree.text(tree.first_child(argument));
+    const auto given = context.script.assignments_to(name, loader.function);
+    const bool is_written =
+        !given.empty() && std::all_of(given.begin(), given.end(), [&](const Assignment* one) {
+          return tree.text(one->value).starts_with('{') &&
+                 tree.text(one->value).find("sampler") == std::string_view::npos;
+        });
+    const std::string changed = fmt::format("{}.update", name);
+    const std::string set = fmt::format("{}[", name);
+    if (!is_written || context.mentions(changed) || context.mentions(set)) return true;
+  }
+  return false;
+}
+
 bool is_divided(const Context& context, const Call& loader) {
-  if (context.script.has_splat(loader)) return true;
+  if (hides_sampler(context, loader)) return true;
   for (const std::string_view name : {"sampler", "batch_sampler"}) {
     const NodeId value = context.script.argument(loader, name);
     if (value != kNoNode && !context.tree.is(value, "none")) return true;

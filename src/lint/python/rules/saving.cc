@@ -29,7 +29,7 @@ std::string with_sources(const Context& context, NodeId node, FunctionId functio
 bool differs_by_rank(const Context& context, const Call& save) {
   const std::string text = with_sources(context, path_of(context, save), save.function);
   return mentions_any(text, {"rank", "shard", "local", "worker", "BytesIO", "buf", "process",
-                             "node", "gpu", "host", "tmp"});
+                             "node", "gpu", "host", "tmp", "temp", "device"});
 }
 
 // "if args.should_save": some other file may have set it on one rank only.

@@ -20,7 +20,7 @@ NodeId condition_within(const SyntaxTree& tree, NodeId node, NodeId loop) {
 }
 
 void check_item(Context& context, NodeId loop) {
-  if (!context.facts.gpu) return;
+  if (!context.facts.gpu && !context.facts.own_loop) return;
   for (const Call* call : context.script.calls_to("item")) {
     const NodeId callee = context.tree.child(call->node, "function");
     if (!context.tree.is(callee, "attribute")) continue;
@@ -171,14 +171,14 @@ void check_same_seed(Context& context) {
 }  // namespace
 
 void check_step(Context& context) {
-  if (context.facts.managed) return;
+  if (context.facts.trainer()) return;
   const NodeId loop = context.training_loop();
   if (loop != kNoNode) {
     check_item(context, loop);
     check_empty_cache(context, loop);
-    check_accumulation(context, loop);
+    if (!context.facts.managed) check_accumulation(context, loop);
   }
-  if (!context.facts.distributed) return;
+  if (!context.facts.distributed || context.facts.managed) return;
   check_swallowed(context);
   check_skipped_forward(context);
   check_same_seed(context);

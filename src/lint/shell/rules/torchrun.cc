@@ -41,6 +41,15 @@ bool is_address(std::string_view text) {
          text != "0.0.0.0";
 }
 
+// "${ARGS[@]}" that could not be followed: any option may be in it.
+bool hides_options(const Launch& launch) {
+  const std::vector<std::string>& words = launch.command->words;
+  for (size_t i = launch.word + 1; i < words.size() && !words[i].ends_with(".py"); ++i) {
+    if (words[i].starts_with('$') && !words[i - 1].starts_with('-')) return true;
+  }
+  return false;
+}
+
 void add_written_address(ShellScript& script, NodeId node, std::string_view address) {
   script.add("RUN024", Severity::kWarning, node,
              fmt::format("the address {} is written in: a rescheduled pod or another allocation "
@@ -97,6 +106,38 @@ void check_meeting(ShellScript& script, const Launch& launch, int nodes) {
   }
 }
 
+// Only torchrun's own options and PET_MASTER_ADDR say where a static rendezvous meets: it does not
+// read MASTER_ADDR.
+void check_no_master(ShellScript& script, const Launch& launch) {
+  const bool sets_variable =
+      std::any_of(script.variables().begin(), script.variables().end(),
+                  [](const ShellVariable& variable) { return variable.name == "MASTER_ADDR"; });
+  if (launch.by != LaunchedBy::kTorchrun || !sets_variable || !is_static(script, launch) ||
+      script.option(launch, "master-addr") || script.option(launch, "standalone") ||
+      script.mentions("PET_MASTER_ADDR") || hides_options(launch)) {
+    return;
+  }
+  script.add("RUN030", Severity::kError, launch.command->word_nodes[launch.word],
+             "torchrun is told several nodes and no --master-addr: it does not read MASTER_ADDR, "
+             "and each node meets itself at 127.0.0.1");
+}
+
+// The nodes are counted by whoever calls the script, and the master is each of them.
+void check_local_master(ShellScript& script, const Launch& launch) {
+  const OptionNames names = names_of(launch.by);
+  const auto nodes = script.option(launch, names.nodes);
+  const auto rank = script.option(launch, names.node_rank);
+  const auto master = script.option(launch, names.master);
+  const bool is_counted = nodes && nodes->value.starts_with('$') && rank &&
+                          rank->value.starts_with('$') &&
+                          nodes->value.find(":-") == std::string::npos;
+  if (!is_counted || !master || !is_this_machine(master->value)) return;
+  script.add("RUN030", Severity::kWarning, master->node,
+             fmt::format("{} is each node itself: with more than one node they do not find each "
+                         "other",
+                         master->value));
+}
+
 // DeepSpeed starts the other nodes by itself, and a file or the environment may tell the rank.
 bool gets_rank_elsewhere(const ShellScript& script, const Launch& launch) {
   if (launch.by == LaunchedBy::kDeepspeed || script.mentions("PET_NODE_RANK")) return true;
@@ -144,6 +185,16 @@ void check_rendezvous_id(ShellScript& script, const Launch& launch) {
   }
   script.add("RUN031", Severity::kWarning, id->node,
              fmt::format("--rdzv-id {} is another one on every node: they do not meet", id->value));
+}
+
+// --master_port=${MASTER_PORT:-$((RANDOM % 20000 + 20000))}
+void check_drawn_port(ShellScript& script, const Launch& launch) {
+  const OptionNames names = names_of(launch.by);
+  const auto rank = script.option(launch, names.node_rank);
+  const auto port = script.option(launch, "master-port");
+  if (runs_once(script) || !rank || !port || !is_random(port->value)) return;
+  script.add("RUN031", Severity::kWarning, port->node,
+             "every node draws its own port of the master: they do not meet");
 }
 
 void check_port(ShellScript& script) {
@@ -296,7 +347,10 @@ void check_torchrun(ShellScript& script) {
     const auto written = script.option(launch, names_of(launch.by).nodes);
     if (written && !written->value.empty() && nodes != 1) {
       check_endpoint(script, launch, written->value);
+      check_no_master(script, launch);
+      check_drawn_port(script, launch);
     }
+    if (!nodes) check_local_master(script, launch);
     if (nodes.value_or(1) < 2) continue;
     several = true;
     check_meeting(script, launch, *nodes);
