@@ -75,6 +75,11 @@ constexpr Twins kTwins[] = {
      "torchrun --nnodes=$N --node_rank=$R --master_addr=$M --master_port=$((RANDOM + 9)) "
      "train.py\n",
      "torchrun --nnodes=1 --master_port=$((RANDOM + 9)) train.py\n"},
+    {"RUN046", "LineWithoutItsBackslash", "torchrun --nproc-per-node=8\n  --nnodes=2 train.py\n",
+     "torchrun --nproc-per-node=8 \\\n  --nnodes=1 train.py\n"},
+    {"RUN046", "CommentInTheMiddle",
+     "torchrun --nproc-per-node=8 train.py \\\n  # --lr 1 \\\n  --epochs 3\n",
+     "torchrun --nproc-per-node=8 train.py \\\n  --epochs 3\n# --lr 1\n"},
     {"RUN032", "RankOfALoop", "torchrun --nnodes=2 --node_rank=0 --master_addr=$M train.py\n",
      "for ((i = 0; i < 2; i++)); do\n"
      "  ssh $i torchrun --nnodes=2 --node_rank=$i --master_addr=$M train.py\ndone\n"},

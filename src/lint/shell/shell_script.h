@@ -69,6 +69,12 @@ class ShellScript {
     return tree_.source().find(word) != std::string_view::npos;
   }
 
+  // No command's name: "--nnodes=2" after a line that lacks its backslash.
+  bool starts_with_option(const ShellCommand& command) const {
+    const std::string_view text = tree_.text(command.node);
+    return text.size() > 3 && text.starts_with("--");
+  }
+
   bool is_entry_point() const { return entry_point_; }  // the first process of a container
   bool is_batch() const { return mentions("#SBATCH"); }
   bool is_bash() const;
@@ -107,6 +113,6 @@ void check_variables(ShellScript& script);  // NCCL, PERF001
 void check_torchrun(ShellScript& script);   // RUN021, RUN024, RUN029 to RUN034, RUN045
 void check_slurm(ShellScript& script);      // RANK011, RANK017, RUN030, RUN034, RUN041 to 043
 void check_exits(ShellScript& script);      // RUN035 to RUN037, RUN040
-void check_setup(ShellScript& script);      // RUN038, RUN039
+void check_setup(ShellScript& script);      // RUN038, RUN039, RUN046
 
 }  // namespace shanty::lint

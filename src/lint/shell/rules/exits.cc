@@ -48,7 +48,8 @@ void check_lost_code(ShellScript& script) {
   }
   const ShellCommand* after = nullptr;
   for (const ShellCommand& command : script.commands()) {
-    if (command.node > training.node && command.top_level && !is_launch(script, command)) {
+    if (command.node > training.node && command.top_level && !script.starts_with_option(command) &&
+        !is_launch(script, command)) {
       after = &command;
     }
   }

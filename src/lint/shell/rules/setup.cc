@@ -64,10 +64,25 @@ void check_installs(ShellScript& script) {
   }
 }
 
+// The launcher's options go on in the next line, and nothing says so.
+void check_broken_lines(ShellScript& script) {
+  const NodeId first = script.launches().front().command->node;
+  for (const ShellCommand& command : script.commands()) {
+    if (command.node < first || !script.starts_with_option(command)) continue;
+    const std::string_view text = script.tree().text(command.node);
+    script.add("RUN046", Severity::kError, command.node,
+               fmt::format("{} begins a command of its own: the line before it does not end with a "
+                           "backslash, or a comment stands between",
+                           text.substr(0, text.find_first_of(" \n"))));
+    return;
+  }
+}
+
 }  // namespace
 
 void check_setup(ShellScript& script) {
   check_conda(script);
+  check_broken_lines(script);
   check_installs(script);
 }
 
