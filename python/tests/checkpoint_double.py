@@ -175,7 +175,7 @@ class Session:
         self.tensors, self.aliases = request["tensors"], request["aliases"]
         if not self.store.pull and any(t["mode"] == "pull" for t in self.tensors):
             return {"pull": False}
-        self.layouts += 1
+        self.layouts, self.pointers = self.layouts + 1, ""
         # As the real one: large elements first, so that all are aligned.
         order = sorted(range(len(self.tensors)), key=lambda i: -self.tensors[i]["element_bytes"])
         self.offsets, end = [0] * len(order), 0
@@ -202,16 +202,17 @@ class Session:
         return {"slot": self.slot}
 
     def save(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.pointers = request.get("pointers", self.pointers)
         if self.store.fail_save:
             self._end(request["step"], "failed", self.store.fail_save, request["slot"])
             return {}
         self.saves[request["step"]] = {"state": "copying", "error": ""}
-        threading.Thread(target=self._copy, args=(request,), daemon=True).start()
+        threading.Thread(target=self._copy, args=(request, self.pointers), daemon=True).start()
         return {}
 
-    def _copy(self, request: dict[str, Any]) -> None:
+    def _copy(self, request: dict[str, Any], pointers: str) -> None:
         self.store.hold.wait()
-        raw = base64.b64decode(request["pointers"])
+        raw = base64.b64decode(pointers)
         addresses = list(struct.unpack(f"<{len(raw) // 8}Q", raw))
         pieces = []
         for tensor, offset in zip(self.tensors, self.offsets):
@@ -289,6 +290,8 @@ class Session:
             if "flat" in want:
                 start, count = want["flat"]
                 part = whole.reshape(-1)[start : start + count]
+            elif "offsets" not in want:
+                part = whole
             else:
                 part = whole[tuple(slice(o, o + n) for o, n in zip(want["offsets"], want["shape"]))]
             data += b"\0" * (-len(data) % 64)

@@ -187,6 +187,19 @@ def test_bf16_runs_resume_too(tmp_path: Path, double: Double) -> None:
     assert_same(resumed.everything(), expected)
 
 
+def test_addresses_are_told_once_and_where_tensors_moved(tmp_path: Path, double: Double) -> None:
+    model = Net()
+    with Checkpointer(tmp_path).attach(model=model) as checkpointer:
+        for step in (1, 2, 3):
+            if step == 3:
+                model.middle.weight.data = torch.full_like(model.middle.weight, 7.0)
+            checkpointer.save(step).wait(20)
+    told = ["pointers" in r for r in double.store.requests if r["op"] == "save"]
+    assert told == [True, False, True]
+    saved = double.store.checkpoints[3]["tensors"]["middle.weight"]["data"]
+    assert (saved.view(np.float32) == 7.0).all()
+
+
 class Zoo(nn.Module):
     """One of each kind of tensor."""
 

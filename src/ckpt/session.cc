@@ -237,6 +237,7 @@ class Session {
     if (!pulls.empty() && !may_pull(trainer_)) return json{{"pull", false}};
     const auto made =
         TRY(store_->set_layout(std::move(specs), std::move(pulls), std::move(aliases)));
+    addresses_.clear();
     const auto arena = store_->arena();
     descriptor_ = arena->fd();
     return json{{"layout", made->number},
@@ -274,16 +275,23 @@ class Session {
     return json{{"slot", slot}};
   }
 
-  Result<json> save(const json& request) {
+  // They stay as they are from save to save.
+  Status take_pointers(const json& request) {
+    if (!request.contains("pointers")) return {};
     const auto bytes = decode_base64(json_string(request, "pointers"));
     if (!bytes || bytes->size() % 8 != 0) return Error{"pointers are no base64 of addresses"};
-    std::vector<uint64_t> addresses(bytes->size() / 8);
-    std::memcpy(addresses.data(), bytes->data(), bytes->size());
+    addresses_.resize(bytes->size() / 8);
+    if (!bytes->empty()) std::memcpy(addresses_.data(), bytes->data(), bytes->size());
+    return {};
+  }
+
+  Result<json> save(const json& request) {
+    TRY_STATUS(take_pointers(request));
     number_ = json_uint64(request, "number", number_ + 1);
     TRY_STATUS(store_->save({.slot = json_int(request, "slot", -1),
                              .id = id_of(request),
                              .pid = trainer_,
-                             .addresses = std::move(addresses),
+                             .addresses = addresses_,
                              .world_size = world_size_,
                              .state_json = print_json(request.value("state", json::object())),
                              .global_json = print_json(request.value("global", json::object())),
@@ -498,6 +506,7 @@ class Session {
   bool loopback_ = true;                    // all engines of the job are on this machine
   std::shared_ptr<RankStore> store_;        // shared with the node's other sessions
   std::shared_ptr<ChannelClient> channel_;  // shared with saves in the background
+  std::vector<uint64_t> addresses_;         // of what is pulled in the newest layout
   uint64_t number_ = 0;                     // of the newest save
   uint64_t preflights_ = 0;
   uint64_t finds_ = 0;

@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from shanty.checkpoint import rng as generators
-from shanty.checkpoint.buckets import Buckets
+from shanty.checkpoint.buckets import Buckets, replicas_in
 from shanty.checkpoint.codec import decode, encode
 from shanty.checkpoint.entries import Collected, Entry, collect_modules
 from shanty.checkpoint.errors import CheckpointError
 from shanty.checkpoint.optimizers import (
+    Loose,
     apply_json,
     check_supported,
     make_state,
@@ -41,6 +42,8 @@ class Attached:
         self._structure: Structure | None = None
         self._entries: list[Entry] = []
         self._models = Collected()
+        self._loose: list[Loose] = []  # of the optimizers
+        self._replicas: list[tuple[str, nn.Module]] = []
         self._buckets = Buckets()
 
     def add(
@@ -102,6 +105,8 @@ class Attached:
         """The very same lists as long as nothing has changed."""
         if self._structure is None or not self._structure.holds():
             self._entries, self._models = self._collect()
+            self._loose = [Loose.find(one, self._models) for _, _, one in self.optimizers]
+            self._replicas = replicas_in(self.modules)
             modules = [module for _, module in self.modules]
             optimizers = [own_part(optimizer) for _, _, optimizer in self.optimizers]
             self._structure = Structure(modules, optimizers, self._entries)
@@ -131,10 +136,11 @@ class Attached:
             "world_size": world.size,
             "seed": torch.initial_seed() & ((1 << 63) - 1),
             "optimizers": {
-                key: optimizer_json(o, models, pickles) for _, key, o in self.optimizers
+                key: optimizer_json(one, loose, pickles)
+                for (_, key, one), loose in zip(self.optimizers, self._loose)
             },
             "extra": encode(self._extra_now(), "extra", pickles),
-            "ddp": self._buckets.saved(self.modules),
+            "ddp": self._buckets.saved(self._replicas),
             "modules": {
                 name: encode(module.get_extra_state(), f"the extra state of {name}", pickles)
                 for name, module in models.speaking.items()
@@ -173,12 +179,12 @@ class Attached:
         """Names of the DistributedDataParallel modules that would add up in another order."""
         if shared["world_size"] != world.size:
             return []
-        return self._buckets.laid_out_anew(self.modules, shared.get("ddp") or {})
+        return self._buckets.laid_out_anew(self._replicas, shared.get("ddp") or {})
 
     def restore_buckets(self, shared: dict[str, Any], keys: list[str]) -> None:
         """Collective."""
         if keys:
-            self._buckets.restore(self.modules, shared["ddp"], keys)
+            self._buckets.restore(self._replicas, shared["ddp"], keys)
 
     def apply(
         self, shared: dict[str, Any], own: dict[str, Any] | None, models: Collected, world: World

@@ -8,7 +8,7 @@ made anew by a backward of zeros in the same order.
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,43 +19,46 @@ LEAST_RANKS = 3  # one sum of two has one order
 _LAYOUT = "rebuilt_per_bucket_param_indices"
 
 
+def replicas_in(modules: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+    """The DistributedDataParallel modules in `modules`, (prefix, module), with their names."""
+    return [
+        (prefix + name, part)
+        for prefix, module in modules
+        for name, part in module.named_modules()
+        if any(base.__name__ == "DistributedDataParallel" for base in type(part).__mro__)
+    ]
+
+
 class Buckets:
-    """Of those DistributedDataParallel modules among `modules`, (prefix, module), of which the
-    layout is known and can be had again."""
+    """Of those among `replicas`, (name, DistributedDataParallel), of which the layout is known and
+    can be had again."""
 
     def __init__(self) -> None:
         # By module: "4 3 2 1 0", indices in the reducer's own list of parameters.
         self._orders: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
 
-    def saved(self, modules: list[tuple[str, nn.Module]]) -> dict[str, str]:
+    def saved(self, replicas: list[tuple[str, nn.Module]]) -> dict[str, str]:
         found = {}
-        for key, module in _replicas(modules):
+        for key, module in replicas:
             order = self._orders.get(module) or _order_of(module)
             if order:
                 found[key] = self._orders[module] = order
         return found
 
     def laid_out_anew(
-        self, modules: list[tuple[str, nn.Module]], saved: dict[str, str]
+        self, replicas: list[tuple[str, nn.Module]], saved: dict[str, str]
     ) -> list[str]:
         """Those that `restore` would change; the same on all ranks that have the same modules."""
-        return [key for key, module in _replicas(modules) if _fits(module, saved.get(key, ""))]
+        return [key for key, module in replicas if _fits(module, saved.get(key, ""))]
 
     def restore(
-        self, modules: list[tuple[str, nn.Module]], saved: dict[str, str], keys: list[str]
+        self, replicas: list[tuple[str, nn.Module]], saved: dict[str, str], keys: list[str]
     ) -> None:
         """Collective. Gradients must be None, and are again."""
-        for key, module in _replicas(modules):
+        for key, module in replicas:
             if key in keys:
                 _lay_out(module, saved[key])
                 self._orders[module] = saved[key]
-
-
-def _replicas(modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Any]]:
-    for prefix, module in modules:
-        for name, part in module.named_modules():
-            if any(base.__name__ == "DistributedDataParallel" for base in type(part).__mro__):
-                yield prefix + name, part
 
 
 def _order_of(module: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
 import torch
@@ -42,7 +43,26 @@ def optimizer_entries(optimizer: Optimizer, prefix: str, models: Collected) -> l
     return entries
 
 
-def optimizer_json(optimizer: Optimizer, models: Collected, allow_pickle: bool) -> dict[str, Any]:
+@dataclass
+class Loose:
+    """Where an optimizer has state that is no tensor."""
+
+    of_parameters: list[tuple[str, dict[Any, Any], list[Any]]]  # name, state, keys
+    of_none: list[Any]  # keys of what belongs to no parameter
+
+    @staticmethod
+    def find(optimizer: Optimizer, models: Collected) -> Loose:
+        optimizer = own_part(optimizer)
+        found = []
+        for name, parameter in _parameters(optimizer, models):
+            state = optimizer.state.get(parameter) or {}
+            keys = [key for key, value in state.items() if not isinstance(value, Tensor)]
+            if keys:
+                found.append((name, state, keys))
+        return Loose(found, [key for key in optimizer.state if not isinstance(key, Tensor)])
+
+
+def optimizer_json(optimizer: Optimizer, loose: Loose, allow_pickle: bool) -> dict[str, Any]:
     """Options of each group, how many parameters it has, and what of the state is no tensor."""
     groups = []
     for i, group in enumerate(optimizer.param_groups):
@@ -51,31 +71,28 @@ def optimizer_json(optimizer: Optimizer, models: Collected, allow_pickle: bool) 
         encoded = encode(options, where, allow_pickle)
         groups.append({"options": encoded, "params": len(group["params"])})
     state = {}
-    for name, parameter in _parameters(own_part(optimizer), models):
-        rest = {
-            k: v for k, v in optimizer.state.get(parameter, {}).items() if not isinstance(v, Tensor)
-        }
-        if rest and _is_zero(optimizer):
+    for name, of, keys in loose.of_parameters:
+        if _is_zero(optimizer):
             raise CheckpointError(
-                f"cannot save the state of {name}: a ZeroRedundancyOptimizer's {next(iter(rest))} is "
-                "no tensor, and only one rank has it"
+                f"cannot save the state of {name}: a ZeroRedundancyOptimizer's {keys[0]} is no "
+                "tensor, and only one rank has it"
             )
-        if rest:
-            state[name] = encode(rest, f"the optimizer's state of {name}", allow_pickle)
-    more = encode(_state_of_none(optimizer), "the optimizer's state", allow_pickle)
-    return {"groups": groups, "state": state, "more": more}
+        rest = {key: of[key] for key in keys}
+        state[name] = encode(rest, f"the optimizer's state of {name}", allow_pickle)
+    more = {key: own_part(optimizer).state[key] for key in loose.of_none}
+    _check_keys(optimizer, loose.of_none)
+    encoded = encode(more, "the optimizer's state", allow_pickle)
+    return {"groups": groups, "state": state, "more": encoded}
 
 
-def _state_of_none(optimizer: Optimizer) -> dict[str, Any]:
-    """What some optimizers keep under names of their own, beside that of the parameters."""
-    more = {k: v for k, v in own_part(optimizer).state.items() if not isinstance(k, Tensor)}
-    for key in more:
+def _check_keys(optimizer: Optimizer, keys: list[Any]) -> None:
+    """Some optimizers keep something under names of their own, beside the parameters' state."""
+    for key in keys:
         if not isinstance(key, str) or _is_zero(optimizer):
             raise CheckpointError(
                 f"cannot save a {type(optimizer).__name__}: it has state for {key!r}, which is no "
                 "parameter"
             )
-    return more
 
 
 def apply_json(

@@ -8,6 +8,7 @@ import struct
 import sys
 import threading
 import time
+from operator import attrgetter
 from typing import Any, Callable
 
 import torch
@@ -27,6 +28,7 @@ FENCE_BYTES_PER_S = 100e6
 _POLL_MS = 1
 _WAIT_SLICE_S = 0.25
 _STATES = ("copying", "staged", "durable", "committed")
+_version = attrgetter("_version")
 
 
 class SaveHandle:
@@ -144,6 +146,7 @@ class Saver:
         self._pull = True
         self._laid_out: Any = None
         self._ways: Ways | None = None
+        self._told: Ways | None = None  # whose pointers the engine has
         self._stream: Any = None
         self._pinned: Arena | None = None
         self.slot_bytes = 0
@@ -286,7 +289,7 @@ class Saver:
         request: dict[str, Any] = {
             "slot": slot,
             **handle._id,
-            "pointers": ways.pointers,
+            **({"pointers": ways.pointers} if self._told is not ways else {}),
             "state": texts[0],
             "global": texts[1],
             "pin": pin,
@@ -298,8 +301,7 @@ class Saver:
             raise CheckpointError(f"cannot copy the tensors: {error}") from error
         handle._peek = lambda: arena.state(slot, step)
         if not ways.later and event is None:
-            self._connection.ask("save", **request)
-            handle._sent.set()
+            self._ask_save(handle, ways, request)
             return
         arguments = (handle, slot, ways, event, request)
         threading.Thread(target=self._push, args=arguments, name="shanty-save", daemon=True).start()
@@ -311,12 +313,15 @@ class Saver:
             ways.copy(slot, ways.later)
             if event is not None:
                 event.synchronize()
-            self._connection.ask("save", **request)
+            self._ask_save(handle, ways, request)
         except Exception as error:
             handle._fail(str(error))
             self._abandon(handle, str(error))
-        finally:
-            handle._sent.set()
+
+    def _ask_save(self, handle: SaveHandle, ways: Ways, request: dict[str, Any]) -> None:
+        self._connection.ask("save", **request)
+        self._told = ways
+        handle._sent.set()
 
     def _copy_device(self, slot: int, ways: Ways) -> Any:
         """Beside what the device computes; the event is when it is done."""
@@ -363,7 +368,7 @@ class Plan:
     def versions(self) -> int:
         """Changes when a tensor that is copied after save() returned is changed in place where
         torch sees it; 0: there are none."""
-        return sum(source._version for source in self._late) + bool(self._late)
+        return sum(map(_version, self._late)) + bool(self._late)
 
 
 class Ways:
