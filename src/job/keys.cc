@@ -116,7 +116,7 @@ constexpr Key kKeys[] = {
     {"checkpoint.mount", kPath, AT(checkpoint.mount), {}, "",
      "Where the claim appears. Required with a claim."},
     {"checkpoint.dir", kText, AT(checkpoint.dir), {}, "the mount",
-     "Directory of the checkpoints, inside the mount where there is one."},
+     "Directory of the checkpoints, inside the mount where there is one; `shanty.Checkpointer()` takes it."},
     {"checkpoint.size", kBytesOrAuto, AT(checkpoint.size_bytes), {1u << 20, 1e18}, "",
      "Size of the claim, which render then writes too; auto: the claim is there."},
     {"checkpoint.storage_class", kText, AT(checkpoint.storage_class), {}, "of the cluster",
@@ -125,7 +125,7 @@ constexpr Key kKeys[] = {
      "Time between checkpoints; auto weighs the cost of one against the failures expected."},
     {"checkpoint.keep", kCount, AT(checkpoint.keep), {1, 100'000}, "", "Latest checkpoints kept."},
     {"checkpoint.milestones", kCount, AT(checkpoint.milestones), {0, kMaxCount}, "",
-     "Not used yet: every so many steps a checkpoint is kept for good; 0: none."},
+     "Every so many steps a checkpoint is kept for good; 0: none."},
     {"checkpoint.cost", kDuration, AT(checkpoint.cost_s), {1e-3, kDayS}, "not known",
      "Training time one checkpoint costs, as measured."},
 

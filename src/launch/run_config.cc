@@ -467,6 +467,26 @@ Result<std::string> find_python(const std::string& wanted) {
   return Error{"no Python interpreter in PATH; name one with --python"};
 }
 
+std::vector<std::string> job_environment(const Job& job) {
+  std::vector<std::string> env;
+  const CheckpointSpec& checkpoint = job.checkpoint;
+  std::string directory = checkpoint.dir.empty() ? checkpoint.mount : checkpoint.dir;
+  if (!checkpoint.mount.empty() && directory.front() != '/') {
+    directory = checkpoint.mount + "/" + directory;
+  }
+  if (!directory.empty()) {
+    env.push_back("SHANTY_CKPT_DIR=" + directory);
+    env.push_back(fmt::format("SHANTY_CKPT_KEEP={}", checkpoint.keep));
+    if (checkpoint.every_s)
+      env.push_back(fmt::format("SHANTY_CKPT_EVERY={:.3f}s", *checkpoint.every_s));
+    if (checkpoint.milestones > 0) {
+      env.push_back(fmt::format("SHANTY_CKPT_MILESTONES={}", checkpoint.milestones));
+    }
+  }
+  for (const auto& [name, value] : job.run.env) env.push_back(name + "=" + value);
+  return env;
+}
+
 net::TokenQuery token_query(const RunConfig& config) {
   return {.endpoint_host = config.endpoint.host,
           .port = config.endpoint.port,

@@ -76,6 +76,10 @@ struct ConfigError {
 // diagnostics to stderr.
 std::variant<RunConfig, ConfigError> make_run_config(const RunOptions& options);
 
+// "NAME=value" of what the job file sets for its workers: its env, and what shanty.Checkpointer
+// takes where the script says nothing else (docs/checkpoints.md).
+std::vector<std::string> job_environment(const Job& job);
+
 // What names the job's token file, for a job on several machines.
 net::TokenQuery token_query(const RunConfig& config);
 

@@ -192,6 +192,29 @@ TEST(RunConfig, JoinTimeoutsOfTorchrunAreKeptAndOtherKeysPassedOver) {
   EXPECT_EQ(config(o).join_limit_s, 7);
 }
 
+TEST(JobEnvironment, SaysWhereAndHowOftenCheckpointsAreSaved) {
+  Job job;
+  EXPECT_THAT(job_environment(job), IsEmpty());
+  job.checkpoint = {
+      .mount = "/mnt", .dir = "runs/1", .every_s = 90.5, .keep = 5, .milestones = 1000};
+  EXPECT_THAT(job_environment(job),
+              ElementsAre("SHANTY_CKPT_DIR=/mnt/runs/1", "SHANTY_CKPT_KEEP=5",
+                          "SHANTY_CKPT_EVERY=90.500s", "SHANTY_CKPT_MILESTONES=1000"));
+  job.checkpoint = {.mount = "/mnt"};
+  EXPECT_THAT(job_environment(job), ElementsAre("SHANTY_CKPT_DIR=/mnt", "SHANTY_CKPT_KEEP=3"));
+  job.checkpoint = {.mount = "/mnt", .dir = "/mnt/a"};
+  EXPECT_THAT(job_environment(job), testing::Contains("SHANTY_CKPT_DIR=/mnt/a"));
+  job.checkpoint = {.dir = "here"};
+  EXPECT_THAT(job_environment(job), testing::Contains("SHANTY_CKPT_DIR=here"));
+}
+
+TEST(JobEnvironment, TheJobsOwnEnvGoesLast) {
+  Job job;
+  job.checkpoint.dir = "here";
+  job.run.env["SHANTY_CKPT_DIR"] = "there";
+  EXPECT_EQ(job_environment(job).back(), "SHANTY_CKPT_DIR=there");
+}
+
 TEST(FindPython, TheNamedOneGoesFirstThenTheEnvironmentsThenThePath) {
   EXPECT_EQ(*find_python("/bin/sh"), "/bin/sh");
   EXPECT_FALSE(find_python("/no/such/python").ok());

@@ -158,6 +158,7 @@ class Supervisor::Impl {
                    .parent_pid = ::getpid(),
                    .command = config_.command,
                    .working_dir = config_.job.run.working_dir,
+                   .env = job_environment(config_.job),
                    .python_dir = config_.hooks ? run_.python_dir() : "",
                    .elastic_run_id = config_.elastic_run_id,
                    .role = config_.role,
@@ -169,7 +170,6 @@ class Supervisor::Impl {
                    .first_contact_limit_s = config_.join_limit_s,
                    .stop_signals = config_.stop_signals,
                    .injects = config_.injects};
-    for (const auto& [name, value] : config_.job.run.env) spec.env.push_back(name + "=" + value);
     if (!config_.signals_to_handle.empty()) {
       spec.env.push_back("TORCHELASTIC_SIGNALS_TO_HANDLE=" + config_.signals_to_handle);
     }
