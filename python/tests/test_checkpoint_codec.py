@@ -16,7 +16,7 @@ from shanty.checkpoint import rng  # noqa: E402
 from shanty.checkpoint.codec import decode, encode  # noqa: E402
 from shanty.checkpoint.errors import CheckpointError  # noqa: E402
 from shanty.checkpoint.orders import Orders  # noqa: E402
-from shanty.checkpoint.schedule import Failures, Schedule  # noqa: E402
+from shanty.checkpoint.schedule import Failures, Milestones, Schedule  # noqa: E402
 
 
 def whole(text: str) -> float:
@@ -26,9 +26,17 @@ def whole(text: str) -> float:
 
 
 def again(value: object, **options: bool) -> object:
-    text = json.dumps(encode(value, "it", **options), allow_nan=False)
+    # The engine sorts the fields of objects.
+    text = json.dumps(encode(value, "it", **options), allow_nan=False, sort_keys=True)
     text.encode("ascii").decode("unicode_escape").encode()  # no half of a surrogate pair
     return decode(json.loads(text, parse_int=whole), **options)
+
+
+@pytest.mark.parametrize(
+    "value", [{"b": 1, "a": {"é": 1, "z": 2, "Z": 3}}, {"x": [{"2": 1, "10": 2}]}, {2: 0, 1: 0}]
+)
+def test_dicts_keep_their_order(value: object) -> None:
+    assert repr(again(value)) == repr(value)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +156,14 @@ def test_the_time_between_failures_is_measured() -> None:
 
 class FakeWorld:
     size, rank, generation = 2, 0, 0
+
+
+def test_the_first_save_in_each_so_many_steps_is_a_milestone() -> None:
+    milestones = Milestones(100)
+    assert [s for s in (10, 99, 104, 150, 200, 201, 420) if milestones.passed(s)] == [104, 200, 420]
+    milestones.loaded_at(200)
+    assert not milestones.passed(250) and milestones.passed(300)
+    assert not Milestones(0).passed(100)
 
 
 def test_ranks_that_are_a_call_apart_save_at_the_same_call() -> None:

@@ -18,6 +18,7 @@ import numpy as np  # noqa: E402
 from checkpoint_double import Double, Store  # noqa: E402
 from shanty.checkpoint import CheckpointError, Checkpointer, ResumableLoader  # noqa: E402
 from shanty.checkpoint import save as save_module  # noqa: E402
+from shanty.checkpoint import wire  # noqa: E402
 from shanty.checkpoint.attached import Attached  # noqa: E402
 from shanty.checkpoint.engine import _connect  # noqa: E402
 from shanty.checkpoint.load import load  # noqa: E402
@@ -198,6 +199,61 @@ def test_addresses_are_told_once_and_where_tensors_moved(tmp_path: Path, double:
     assert told == [True, False, True]
     saved = double.store.checkpoints[3]["tensors"]["middle.weight"]["data"]
     assert (saved.view(np.float32) == 7.0).all()
+
+
+def test_storage_that_does_not_answer_a_trial_is_not_waited_for(
+    tmp_path: Path, double: Double, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = {"findings": [{"severity": "error", "message": "it is full"}]}
+    double.store.trials = [{"pending": True}, {"pending": True}, late]
+    said = []
+    with Checkpointer(tmp_path).attach(model=Net()) as checkpointer:
+        for step in range(4):
+            checkpointer.save(step).wait(20)
+            said.append(capsys.readouterr().err)
+    assert "does not answer yet" in said[0] and said[1] == "" and said[3] == ""
+    assert said[2] == "shanty: checkpoints: error: it is full\n"
+    limits = [r["limit_s"] for r in double.store.requests if r["op"] == "preflight"]
+    assert limits[0] > 0 and limits[1:] == [0, 0]
+
+
+def test_what_is_not_given_is_what_the_job_file_says(
+    tmp_path: Path, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CheckpointError, match="checkpoint.dir in the job file"):
+        Checkpointer()
+    of_job = {"DIR": str(tmp_path / "job"), "KEEP": "7", "EVERY": "90.500s", "MILESTONES": "20"}
+    for name, value in of_job.items():
+        monkeypatch.setenv(f"SHANTY_CKPT_{name}", value)
+    with Checkpointer().attach(model=Net()) as checkpointer:
+        assert checkpointer._schedule.seconds == 90.5
+        for step in (10, 25):
+            checkpointer.save(step).wait(20)
+    hello, *rest = double.store.requests
+    assert (hello["root"], hello["keep"]) == (str(tmp_path / "job"), 7)
+    assert [r["pin"] for r in rest if r["op"] == "save"] == [False, True]
+    with Checkpointer(tmp_path, keep=2, every=5).attach(model=Net()) as checkpointer:
+        assert checkpointer._schedule.steps == 5
+        checkpointer.save(1).wait(20)
+    hello = [r for r in double.store.requests if r["op"] == "hello"][-1]
+    assert (hello["root"], hello["keep"]) == (str(tmp_path), 2)
+    monkeypatch.setenv("SHANTY_CKPT_KEEP", "some")
+    with pytest.raises(CheckpointError, match="SHANTY_CKPT_KEEP=some"):
+        Checkpointer(tmp_path)
+
+
+def test_long_messages_come_in_several_frames(
+    tmp_path: Path, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 1000)
+    double.store.frame_bytes = 1000
+    run = Run()
+    with run.attach(Checkpointer(tmp_path)) as checkpointer:
+        run.train(2, checkpointer, at=2).wait(20)
+        expected = copy.deepcopy(run.model.state_dict())
+        run.train(4)
+        assert checkpointer.load() is not None
+    assert_same(dict(run.model.state_dict()), dict(expected))
 
 
 class Zoo(nn.Module):

@@ -309,4 +309,11 @@ std::unique_ptr<ChannelClient> ChannelClient::connect(Options options) {
   return std::make_unique<Client>(std::move(options));
 }
 
+Result<json> ask_leader(ChannelClient& channel, const std::string& kind, const std::string& key,
+                        std::string body, Duration limit) {
+  auto parsed = parse_json(TRY(channel.ask(kind, key, std::move(body), limit)));
+  if (!parsed || !parsed->is_object()) return Error{"rank 0's engine answered no JSON"};
+  return std::move(*parsed);
+}
+
 }  // namespace shanty::ckpt

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/clock.h"
 #include "base/result.h"
 
@@ -63,5 +65,9 @@ class ChannelClient {
   // Every question, asked or to come, ends with an error at once.
   virtual void abort() = 0;
 };
+
+// The same for an answer that is a JSON object.
+Result<nlohmann::json> ask_leader(ChannelClient& channel, const std::string& kind,
+                                  const std::string& key, std::string body, Duration limit);
 
 }  // namespace shanty::ckpt

@@ -140,7 +140,8 @@ Status check_tensor(const StoredTensor& tensor) {
 
 Status check_coverage(const Manifest& manifest) {
   for (const auto& [name, tensor] : manifest.tensors) {
-    TRY_STATUS(check_tensor(tensor).context("tensor " + in_quotes(name)));
+    Status checked = check_tensor(tensor);
+    if (!checked.ok()) return std::move(checked).context("tensor " + in_quotes(name));
   }
   return {};
 }

@@ -100,7 +100,7 @@ class EngineTest : public ::testing::Test {
 
   void begin_generation(uint64_t generation) {
     generation_ = generation;
-    for (const auto& store : stores_) store->end_saves();
+    for (const auto& store : stores_) store->take_over(seconds(60));
     leader_.reset();
     auto leader = Leader::start(vfs_, {.root = root_,
                                        .run = "run",
@@ -117,11 +117,9 @@ class EngineTest : public ::testing::Test {
       if (stores_.size() < kRanks) {
         stores_.push_back(std::make_unique<RankStore>(vfs_, root_, rank));
         memory_.emplace_back(kRows * kColumns / kRanks);
-        auto layout = stores_.back()->set_layout({spec_of(rank, false)}, {0}, {});
-        ASSERT_TRUE(layout.ok()) << layout.error().message;
-        layouts_.push_back((*layout)->number);
       }
     }
+    lay_out(still_);
   }
 
   static PieceSpec spec_of(int rank, bool still) {
@@ -136,13 +134,14 @@ class EngineTest : public ::testing::Test {
     return spec;
   }
 
-  // From now on the tensor counts as one that does not change.
-  void mark_still() {
-    for (size_t rank = 0; rank < kRanks; ++rank) {
-      const auto layout =
-          stores_[rank]->set_layout({spec_of(static_cast<int>(rank), true)}, {0}, {});
+  // `still`: from now on the tensor counts as one that does not change.
+  void lay_out(bool still) {
+    still_ = still;
+    layouts_.clear();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      auto layout = stores_[static_cast<size_t>(rank)]->set_layout({spec_of(rank, still)}, {0}, {});
       ASSERT_TRUE(layout.ok()) << layout.error().message;
-      layouts_[rank] = (*layout)->number;
+      layouts_.push_back((*layout)->number);
     }
   }
 
@@ -175,7 +174,8 @@ class EngineTest : public ::testing::Test {
     const auto slot = stores_[rank]->begin(layouts_[rank], step, seconds(30));
     ASSERT_TRUE(slot.ok()) << slot.error().message;
     const Status begun =
-        stores_[rank]->save({.slot = *slot,
+        stores_[rank]->save({.layout = layouts_[rank],
+                             .slot = *slot,
                              .id = {step, generation_, number_},
                              .pid = ::getpid(),
                              .addresses = {freed ? uint64_t{1} : address_of(memory_[rank])},
@@ -225,6 +225,7 @@ class EngineTest : public ::testing::Test {
   uint64_t generation_ = 0;
   uint64_t number_ = 0;
   size_t keep_ = 2;
+  bool still_ = false;
   Duration lost_limit_ = seconds(30);
   std::unique_ptr<Leader> leader_;
   std::vector<std::shared_ptr<ChannelClient>> channels_;
@@ -346,7 +347,7 @@ TEST_F(EngineTest, ASpoiledSaveIsTakenBack) {
 }
 
 TEST_F(EngineTest, WhatDidNotChangeIsLinkedAndEachCheckpointIsWhole) {
-  mark_still();
+  lay_out(true);
   save_and_wait(10, 1000);
   save_and_wait(20, 1000);
   EXPECT_EQ(std::filesystem::hard_link_count(still_file(20, 0)), 2U);
@@ -372,7 +373,7 @@ TEST_F(EngineTest, WhatDidNotChangeIsLinkedAndEachCheckpointIsWhole) {
 }
 
 TEST_F(EngineTest, WhereLinksFailTheBytesAreWritten) {
-  mark_still();
+  lay_out(true);
   vfs_.links_fail = true;
   for (const uint64_t step : {10, 20}) {
     save(step, 1000);
@@ -545,7 +546,7 @@ TEST_F(EngineTest, TheOneBeforeStaysWhileTheNewestMayBeTakenBack) {
 }
 
 TEST_F(EngineTest, WhatDoesNotReadBackIsTold) {
-  mark_still();
+  lay_out(true);
   save_and_wait(10, 1000);
   save_and_wait(20, 1000);
   damage(still_file(20, 0));
@@ -557,7 +558,7 @@ TEST_F(EngineTest, WhatDoesNotReadBackIsTold) {
 }
 
 TEST_F(EngineTest, WhereTheLeaderFoundDamageTheBytesAreWritten) {
-  mark_still();
+  lay_out(true);
   save_and_wait(10, 1000);
   save_and_wait(20, 1000);
   ASSERT_EQ(std::filesystem::hard_link_count(still_file(20, 0)), 2U);
@@ -591,6 +592,64 @@ TEST_F(EngineTest, StorageThatHangsIsWaitedForOnce) {
   go.set_value();
   EXPECT_EQ(end_of(0, 20).state, SlotState::kCommitted) << end_of(0, 20).error;
   EXPECT_TRUE(stores_[0]->begin(layouts_[0], 50, seconds(30)).ok());
+}
+
+TEST_F(EngineTest, StorageThatHangsHoldsNoSuccessorUp) {
+  std::promise<void> go;
+  vfs_.writes_wait_for = go.get_future();
+  save(10, 1);
+  save(20, 2);
+  stores_[0]->take_over(std::chrono::milliseconds(10));
+  const auto layout = stores_[0]->set_layout({spec_of(0, false)}, {0}, {});
+  ASSERT_TRUE(layout.ok()) << layout.error().message;
+  EXPECT_TRUE(stores_[0]->begin((*layout)->number, 30, seconds(60)).ok());
+  EXPECT_TRUE(stores_[0]->begin((*layout)->number, 40, seconds(60)).ok());
+  go.set_value();
+  EXPECT_EQ(end_of(0, 20).state, SlotState::kFailed);
+  EXPECT_TRUE(list_checkpoints(vfs_, root_)->empty());
+}
+
+TEST_F(EngineTest, WhosePlaceWasTakenBeginsAndSavesNothing) {
+  const auto slot = stores_[0]->begin(layouts_[0], 10, seconds(60));
+  ASSERT_TRUE(slot.ok()) << slot.error().message;
+  const uint64_t before = layouts_[0];
+  begin_generation(1);
+  const RankStore::Request late{.layout = before,
+                                .slot = *slot,
+                                .id = {10, 0, 1},
+                                .pid = ::getpid(),
+                                .addresses = {address_of(memory_[0])},
+                                .channel = channels_[0]};
+  EXPECT_THAT(stores_[0]->save(late).error().message, HasSubstr("not the latest"));
+  EXPECT_FALSE(stores_[0]->begin(before, 20, seconds(60)).ok());
+}
+
+TEST_F(EngineTest, WhoWaitsForASlotIsTurnedAwayWhenItsPlaceIsTaken) {
+  std::promise<void> go;
+  vfs_.writes_wait_for = go.get_future();
+  save(10, 1);
+  save(20, 2);
+  auto waiting = std::async(std::launch::async, [&, layout = layouts_[0]] {
+    return stores_[0]->begin(layout, 30, seconds(600)).ok();
+  });
+  stores_[0]->take_over(std::chrono::milliseconds(10));
+  EXPECT_FALSE(waiting.get());
+  go.set_value();
+}
+
+TEST_F(EngineTest, ALeaderWhoseStorageHangsIsWaitedForAMomentOnly) {
+  Stores stores(vfs_);
+  EXPECT_TRUE(stores.end_leader(root_, Duration(0)));
+  std::promise<void> go;
+  vfs_.writes_wait_for = go.get_future();
+  const std::string root = root_ + "/other";
+  auto leader = Leader::start(vfs_, {.root = root, .run = "run"});
+  ASSERT_TRUE(leader.ok()) << leader.error().message;
+  stores.set_leader(root, std::move(*leader));
+  EXPECT_FALSE(stores.end_leader(root, std::chrono::milliseconds(10)));
+  EXPECT_FALSE(stores.end_leader(root, std::chrono::milliseconds(10)));
+  go.set_value();
+  EXPECT_TRUE(stores.end_leader(root, seconds(60)));
 }
 
 TEST_F(EngineTest, NoLeaseStaysOnWhatCannotBeLoaded) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 
 namespace shanty::ckpt {
 namespace {
+
+constexpr uint32_t kMore = uint32_t{1} << 31;  // in a frame's length: the message goes on
 
 // False at the end of the stream before the first byte.
 Result<bool> receive_all(int socket, char* out, size_t size) {
@@ -27,32 +30,28 @@ Result<bool> receive_all(int socket, char* out, size_t size) {
   return true;
 }
 
-}  // namespace
-
-Result<std::optional<std::string>> receive_frame(int socket) {
-  std::array<unsigned char, 4> head{};
-  if (!TRY(receive_all(socket, reinterpret_cast<char*>(head.data()), head.size()))) {
-    return std::optional<std::string>();
-  }
-  const size_t size =
+// Appends the frame to `message`. False: it is not the last one.
+Result<bool> receive_rest(int socket, const std::array<unsigned char, 4>& head,
+                          std::string& message) {
+  const uint32_t word =
       head[0] | (uint32_t{head[1]} << 8) | (uint32_t{head[2]} << 16) | (uint32_t{head[3]} << 24);
-  if (size > kMaxFrameBytes) {
-    return Error{fmt::format("hearing the trainer: a frame of {} bytes is too long", size)};
+  const size_t size = word & ~kMore;
+  if (size > kMaxFrameBytes || size > kMaxMessageBytes - message.size()) {
+    return Error{fmt::format("hearing the trainer: a frame of {} bytes, after {}, is too long",
+                             size, message.size())};
   }
-  std::string body(size, '\0');
-  if (size > 0 && !TRY(receive_all(socket, body.data(), size))) {
+  const size_t before = message.size();
+  message.resize(before + size);
+  if (size > 0 && !TRY(receive_all(socket, message.data() + before, size))) {
     return Error{"hearing the trainer: it hung up within a frame"};
   }
-  return std::optional<std::string>(std::move(body));
+  return (word & kMore) == 0;
 }
 
-Status send_frame(int socket, std::string_view body, int fd) {
-  std::string bytes(4, '\0');
-  for (size_t i = 0; i < 4; ++i) bytes[i] = static_cast<char>((body.size() >> (8 * i)) & 0xFF);
-  bytes += body;
+Status send_all(int socket, std::string_view bytes, int fd) {
   size_t sent = 0;
   while (sent < bytes.size()) {
-    iovec part{bytes.data() + sent, bytes.size() - sent};
+    iovec part{const_cast<char*>(bytes.data()) + sent, bytes.size() - sent};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
@@ -71,6 +70,37 @@ Status send_frame(int socket, std::string_view body, int fd) {
     if (n < 0) return errno_error("answering the trainer");
     sent += static_cast<size_t>(n);
   }
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> receive_message(int socket) {
+  std::string message;
+  std::array<unsigned char, 4> head{};
+  for (bool first = true;; first = false) {
+    if (!TRY(receive_all(socket, reinterpret_cast<char*>(head.data()), head.size()))) {
+      if (first) return std::optional<std::string>();
+      return Error{"hearing the trainer: it hung up between frames"};
+    }
+    if (TRY(receive_rest(socket, head, message))) break;
+  }
+  return std::optional<std::string>(std::move(message));
+}
+
+Status send_message(int socket, std::string_view body, int fd, size_t frame_bytes) {
+  if (body.size() > kMaxMessageBytes) {
+    return Error{fmt::format("answering the trainer: {} bytes are too long", body.size())};
+  }
+  do {
+    const std::string_view part = body.substr(0, frame_bytes);
+    body.remove_prefix(part.size());
+    const uint32_t word = static_cast<uint32_t>(part.size()) | (body.empty() ? 0 : kMore);
+    std::string head(4, '\0');
+    for (size_t i = 0; i < 4; ++i) head[i] = static_cast<char>((word >> (8 * i)) & 0xFF);
+    TRY_STATUS(send_all(socket, head, std::exchange(fd, -1)));
+    TRY_STATUS(send_all(socket, part, -1));
+  } while (!body.empty());
   return {};
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <unistd.h>
@@ -50,41 +52,51 @@ std::string lease_name(int64_t expires_unix_s, std::string_view owner) {
   return fmt::format("{}{}-{}", kPrefix, expires_unix_s, owner);
 }
 
-std::unique_ptr<Lease> Lease::take(Vfs& vfs, const std::string& checkpoint_dir) {
-  std::unique_ptr<Lease> lease(new Lease(vfs, checkpoint_dir, make_owner()));
-  const auto file = vfs.open(lease->path_, {.create = true, .write = true});
-  if (!file.ok() || !(*file)->close().ok()) return nullptr;
-  lease->thread_ = std::thread([raw = lease.get()] { raw->refresh(); });
-  return lease;
-}
+struct Lease::State {
+  Vfs& vfs;
+  const std::string directory;
+  const std::string owner;
+  std::string path;  // the thread's alone, once that runs
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  bool ended = false;
+  bool removed = false;
 
-Lease::Lease(Vfs& vfs, std::string directory, std::string owner)
-    : vfs_(vfs),
-      directory_(std::move(directory)),
-      owner_(std::move(owner)),
-      path_(path(next_expiry())) {}
+  std::string next_path() const { return join_path(directory, lease_name(next_expiry(), owner)); }
+};
+
+std::unique_ptr<Lease> Lease::take(Vfs& vfs, const std::string& checkpoint_dir,
+                                   Duration end_limit) {
+  const std::shared_ptr<State> state(
+      new State{.vfs = vfs, .directory = checkpoint_dir, .owner = make_owner()});
+  state->path = state->next_path();
+  const auto file = vfs.open(state->path, {.create = true, .write = true});
+  if (!file.ok() || !(*file)->close().ok()) return nullptr;
+  std::thread([state] { keep(*state); }).detach();
+  return std::unique_ptr<Lease>(new Lease(state, end_limit));
+}
 
 Lease::~Lease() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-  discard(vfs_.remove_file(path_), "it expires by itself");
+  std::unique_lock lock(state_->mutex);
+  state_->ended = true;
+  state_->changed.notify_all();
+  state_->changed.wait_for(lock, end_limit_, [this] { return state_->removed; });
 }
 
-std::string Lease::path(int64_t expires_unix_s) const {
-  return join_path(directory_, lease_name(expires_unix_s, owner_));
-}
-
-void Lease::refresh() {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kLeaseRefresh, [this] { return ended_; })) {
-    std::string later = path(next_expiry());
-    if (vfs_.rename(path_, later).ok()) path_ = std::move(later);
+// Storage is never waited for with the mutex held.
+void Lease::keep(State& state) {
+  std::unique_lock lock(state.mutex);
+  while (!state.changed.wait_for(lock, kLeaseRefresh, [&] { return state.ended; })) {
+    lock.unlock();
+    std::string later = state.next_path();
+    if (state.vfs.rename(state.path, later).ok()) state.path = std::move(later);
+    lock.lock();
   }
+  lock.unlock();
+  discard(state.vfs.remove_file(state.path), "it expires by itself");
+  lock.lock();
+  state.removed = true;
+  state.changed.notify_all();
 }
 
 Result<bool> is_leased(Vfs& vfs, const std::string& checkpoint_dir) {

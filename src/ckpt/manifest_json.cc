@@ -211,8 +211,10 @@ Result<StoredParts> decode_parts(const json& object, int world_size) {
   for (const auto& [name, value] : tensors->items()) {
     if (!is_storable_name(name)) return Error{"a tensor without a usable name"};
     if (!value.is_object()) return Error{"tensor " + in_quotes(name) + " is no object"};
-    parts.tensors[name] =
-        TRY(decode_tensor(value, parts.files).context("tensor " + in_quotes(name)));
+    auto tensor = decode_tensor(value, parts.files);
+    if (!tensor) return Error{"tensor " + in_quotes(name) + ": " + tensor.error().message};
+    // In the order of the map: objects are sorted.
+    parts.tensors.emplace_hint(parts.tensors.end(), name, std::move(*tensor));
   }
   TRY_STATUS(decode_aliases(object, parts));
   return parts;

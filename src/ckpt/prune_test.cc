@@ -1,6 +1,8 @@
 // Which checkpoints stay.
 
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <set>
 #include <string>
@@ -106,6 +108,29 @@ TEST_F(PruneTest, WhatIsReadStaysUntilThen) {
   lease.reset();
   EXPECT_EQ(prune(vfs_, kRoot, options)->size(), 1U);
   EXPECT_THAT(steps(), ElementsAre(2));
+}
+
+// Hangs until it is told to go on.
+class HangingVfs : public ModelVfs {
+ public:
+  Status remove_file(const std::string& path) override {
+    go.get_future().wait();
+    const Status removed = ModelVfs::remove_file(path);
+    done.set_value();
+    return removed;
+  }
+  std::promise<void> go;
+  std::promise<void> done;
+};
+
+TEST(Lease, StorageThatHangsDoesNotHoldItsEndUp) {
+  HangingVfs vfs;
+  ASSERT_TRUE(vfs.make_directory("/a").ok());
+  Lease::take(vfs, "/a", std::chrono::milliseconds(10)).reset();
+  EXPECT_TRUE(is_leased(vfs, "/a").value());
+  vfs.go.set_value();
+  vfs.done.get_future().wait();
+  EXPECT_FALSE(is_leased(vfs, "/a").value());
 }
 
 TEST_F(PruneTest, ALeaseThatExpiredHoldsNothing) {

@@ -60,15 +60,25 @@ struct RankStore::Job {
   std::shared_future<Status> when_copied = copied.get_future().share();
 };
 
-RankStore::~RankStore() { end_saves(); }
-
-void RankStore::end_saves() {
+RankStore::~RankStore() {
   std::unique_lock lock(mutex_);
+  cancel_all();
+  changed_.wait(lock, [&] { return running_.empty(); });
+}
+
+void RankStore::take_over(Duration limit) {
+  std::unique_lock lock(mutex_);
+  cancel_all();
+  layout_ = nullptr;
+  changed_.notify_all();
+  changed_.wait_for(lock, limit, [&] { return running_.empty(); });
+}
+
+void RankStore::cancel_all() {
   for (const auto& job : running_) {
     job->cancel = true;
     job->request.channel->abort();
   }
-  changed_.wait(lock, [&] { return running_.empty(); });
 }
 
 void RankStore::spoil(SlotId id) {
@@ -123,14 +133,15 @@ std::shared_ptr<Arena> RankStore::arena() const {
 
 Result<int> RankStore::begin(uint64_t layout, uint64_t step, Duration limit) {
   std::unique_lock lock(mutex_);
-  if (!layout_ || layout_->number != layout) {
-    return Error{"beginning a checkpoint: its layout is not the latest one"};
-  }
+  const auto is_latest = [&] { return layout_ && layout_->number == layout; };
+  const Error superseded{"beginning a checkpoint: its layout is not the latest one"};
+  if (!is_latest()) return superseded;
   const auto is_newest = [&](int slot) {
     return !contents_.empty() && contents_[0].arena == arena_ && contents_[0].slot == slot;
   };
   int chosen = -1;
   const auto choose = [&] {
+    if (!is_latest()) return true;
     for (int slot = 0; slot < kSlots; ++slot) {
       if (!busy_[slot] && (chosen < 0 || is_newest(chosen))) chosen = slot;
     }
@@ -146,6 +157,7 @@ Result<int> RankStore::begin(uint64_t layout, uint64_t step, Duration limit) {
                     "written, {}; save less often, or look at the storage",
                     step, why)};
   }
+  if (!is_latest()) return superseded;
   begin_timed_out_ = false;
   std::erase_if(contents_, [&](const SlotContent& content) {
     return content.arena == arena_ && content.slot == chosen;
@@ -161,7 +173,10 @@ Status RankStore::save(Request request) {
   job->began = system_clock().now();
   const std::lock_guard lock(mutex_);
   const int slot = job->request.slot;
-  if (!layout_ || slot < 0 || slot >= kSlots) return Error{"saving: no such slot"};
+  if (!layout_ || layout_->number != job->request.layout) {
+    return Error{"saving: its layout is not the latest one"};
+  }
+  if (slot < 0 || slot >= kSlots) return Error{"saving: no such slot"};
   if (busy_[slot]) return Error{"saving: that slot is being written"};
   if (job->request.addresses.size() != layout_->pulls.size()) {
     return Error{fmt::format("saving: {} addresses for {} tensors", job->request.addresses.size(),
@@ -273,19 +288,12 @@ Status RankStore::write_files(Job& job, const json& place, Receipt& receipt) {
   return sync_written(vfs_, directory, receipt.files);
 }
 
-Result<json> RankStore::ask_directory(const Job& job) const {
-  const auto place =
-      parse_json(TRY(job.request.channel->ask("dir", key_of(job.request.id), "", kDirectoryLimit)));
-  if (!place || !place->is_object()) return Error{"rank 0's answer is no JSON"};
-  return *place;
-}
-
 Status RankStore::write(Job& job) {
   const Request& request = job.request;
   ChannelClient& channel = *request.channel;
   const std::string key = key_of(request.id);
   Receipt receipt = make_receipt(*job.layout, rank_);
-  const auto place = ask_directory(job);
+  const auto place = ask_leader(channel, "dir", key, "", kDirectoryLimit);
   Status written = place.ok() ? write_files(job, *place, receipt) : place.error();
   const Status copied = job.when_copied.get();
   if (!copied.ok()) written = copied;
@@ -297,9 +305,8 @@ Status RankStore::write(Job& job) {
   if (job.cancel) return Error{"the save was given up"};
   set(job, SlotState::kDurable);
   const json body{{"receipt", encode_receipt(receipt)}, {"global", request.global_json}};
-  const auto done = parse_json(TRY(channel.ask("receipt", key, print_json(body), kCommitLimit)));
-  if (!done || !done->is_object()) return {};
-  const std::string where = json_string(*done, "directory");
+  const json done = TRY(ask_leader(channel, "receipt", key, print_json(body), kCommitLimit));
+  const std::string where = json_string(done, "directory");
   note_committed({.directory = where, .files = std::move(receipt.files)}, *job.layout);
   if (request.pin && rank_ == 0) TRY_STATUS(pin(vfs_, where, "a milestone"));
   return {};

@@ -100,16 +100,22 @@ class RankStore {
       : vfs_(vfs), root_(std::move(root)), rank_(rank) {}
   ~RankStore();
 
+  // For another trainer of this rank: gives up what is being written, as its generation has ended,
+  // and forgets its layout, so that it can begin nothing any more. What was copied stays. Waits up
+  // to `limit` for storage that hangs; what is written there then is never committed.
+  void take_over(Duration limit);
+
   // A new layout has new slots; what the old ones hold stays until it is replaced.
   Result<std::shared_ptr<const RankLayout>> set_layout(std::vector<PieceSpec> specs,
                                                        std::vector<size_t> pulls,
                                                        std::map<std::string, std::string> aliases);
   std::shared_ptr<Arena> arena() const;
 
-  // A slot to fill. Waits while both are being copied or written.
+  // A slot of that layout to fill. Waits while both are being copied or written.
   Result<int> begin(uint64_t layout, uint64_t step, Duration limit);
 
   struct Request {
+    uint64_t layout = 0;
     int slot = 0;
     SlotId id;
     pid_t pid = 0;                    // of the trainer
@@ -137,9 +143,7 @@ class RankStore {
   // Those of late, so that no other engine's part of them is taken for one of a whole save.
   std::vector<SlotId> spoiled() const;
 
-  // Gives up what is being written: its trainer's generation has ended. What was copied stays.
-  void end_saves();
-  // Waits for it instead; false when it took longer.
+  // Waits for what is being written; false when it took longer.
   bool finish_saves(Duration limit);
 
   // What is whole in memory: this rank's, and the copies that it keeps of others'.
@@ -147,12 +151,12 @@ class RankStore {
 
  private:
   struct Job;
+  void cancel_all();  // with the mutex held
   void run(const std::shared_ptr<Job>& job);
   Status copy(Job& job);
   void keep(Job& job);
   // Once it is copied. An error, of the copy too, is told to the other ranks.
   Status write(Job& job);
-  Result<nlohmann::json> ask_directory(const Job& job) const;
   Status write_files(Job& job, const nlohmann::json& place, Receipt& receipt);
   Status keep_neighbours_copy(const Job& job);
   LinkSource committed() const;

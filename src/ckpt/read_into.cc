@@ -13,6 +13,10 @@ constexpr uint64_t kMinRunBytes = 512;
 constexpr uint64_t kTogetherBytes = uint64_t{64} << 20;  // at a time, unless one want is larger
 
 bool is_scattered(const StoredTensor& tensor, const Want& want) {
+  // As most are: the whole of a tensor that lies in one piece.
+  if (tensor.pieces.size() == 1 && want.boxes == std::vector<Box>{tensor.pieces[0].box}) {
+    return false;
+  }
   for (const Box& box : want.boxes) {
     if (box.offsets.size() != tensor.shape.size()) return false;
     for (const StoredPiece* piece : PieceIndex(tensor).find(box)) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <set>
 #include <thread>
@@ -19,10 +20,12 @@
 #include "ckpt/frames.h"
 #include "ckpt/leader.h"
 #include "ckpt/lease.h"
+#include "ckpt/limits.h"
 #include "ckpt/memory_source.h"
 #include "ckpt/pull.h"
 #include "ckpt/read_into.h"
 #include "ckpt/reader.h"
+#include "ckpt/trial.h"
 #include "ckpt/window.h"
 #include "net/address.h"
 #include "os/process.h"
@@ -36,11 +39,12 @@ using nlohmann::json;
 constexpr int kProtocol = 1;
 constexpr int kThreads = 2;
 constexpr Duration kBeginLimit = std::chrono::seconds(60);
-constexpr Duration kAllRanksLimit = std::chrono::minutes(5);
-// A network file system may show a new file to another client only after its attribute cache.
-constexpr Duration kAppearLimit = std::chrono::seconds(90);
-constexpr Duration kAppearPoll = std::chrono::milliseconds(200);
+// Together less than a trainer waits for the answer to its hello.
+constexpr Duration kTakeOverLimit = std::chrono::seconds(10);
+constexpr Duration kLeaderEndLimit = std::chrono::seconds(90);
 constexpr double kMaxWaitSeconds = 3600;
+// For each leader, when the engine ends and all time was spent on waiting for saves.
+constexpr Duration kLastCommitLimit = std::chrono::seconds(10);
 
 std::optional<std::vector<uint64_t>> numbers(const json& object, const char* name) {
   const json* array = json_array(object, name);
@@ -70,6 +74,60 @@ Result<std::vector<Box>> boxes_of(const json& object, const std::vector<uint64_t
   return std::vector<Box>{{std::move(*offsets), std::move(*piece)}};
 }
 
+// Most tensors are like others, so that each kind is told once.
+json tell_tensors(const Manifest& manifest) {
+  std::map<std::pair<std::string, std::vector<uint64_t>>, size_t> known;
+  json names = json::array();
+  json kinds = json::array();
+  json kind_of = json::array();
+  for (const auto& [name, tensor] : manifest.tensors) {
+    const auto [kind, is_new] = known.try_emplace({tensor.dtype, tensor.shape}, known.size());
+    if (is_new) kinds.push_back({{"dtype", tensor.dtype}, {"shape", tensor.shape}});
+    names.push_back(name);
+    kind_of.push_back(kind->second);
+  }
+  return {
+      {"names", std::move(names)}, {"kinds", std::move(kinds)}, {"kind_of", std::move(kind_of)}};
+}
+
+Result<std::vector<uint64_t>> decode_addresses(const json& object, const char* name) {
+  const auto bytes = decode_base64(json_string(object, name));
+  if (!bytes || bytes->size() % 8 != 0) {
+    return Error{fmt::format("{} is no base64 of addresses", name)};
+  }
+  std::vector<uint64_t> addresses(bytes->size() / 8);
+  if (!bytes->empty()) std::memcpy(addresses.data(), bytes->data(), bytes->size());
+  return addresses;
+}
+
+// An address of the trainer, never followed here.
+char* address_of_trainer(uint64_t address) { return reinterpret_cast<char*>(address); }  // NOLINT
+
+Result<std::vector<Want>> whole_wants(const Manifest& manifest, const json& whole) {
+  const json* names = json_array(whole, "names");
+  const auto addresses = TRY(decode_addresses(whole, "to"));
+  if (names == nullptr || names->size() != addresses.size()) {
+    return Error{"whole needs as many names as addresses"};
+  }
+  std::vector<Want> wants;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (!(*names)[i].is_string()) return Error{"a name must be a string"};
+    Want want{.name = (*names)[i].get<std::string>(), .boxes = {}};
+    const auto* tensor = find_tensor(manifest, want.name);
+    if (tensor == nullptr) return Error{"no tensor " + want.name};
+    const std::vector<uint64_t>& shape = tensor->second.shape;
+    want.boxes.push_back({std::vector<uint64_t>(shape.size()), shape});
+    want.out = address_of_trainer(addresses[i]);
+    wants.push_back(std::move(want));
+  }
+  return wants;
+}
+
+Duration limit_of(const json& request) {
+  const double limit_s = std::clamp(json_double(request, "limit_s"), 0.0, kMaxWaitSeconds);
+  return Duration(static_cast<int64_t>(limit_s * 1e9));
+}
+
 class Session {
  public:
   Session(Vfs& vfs, Stores& stores, Fd socket)
@@ -82,13 +140,13 @@ class Session {
     if (peer.uid != ::geteuid()) return;
     trainer_ = peer.pid;
     while (true) {
-      const auto frame = receive_frame(socket_.get());
-      if (!frame || !*frame) return;
+      const auto request = receive_message(socket_.get());
+      if (!request || !*request) return;
       descriptor_ = -1;
-      const auto answer = handle(**frame);
+      const auto answer = handle(**request);
       const std::string text =
           print_json(answer.ok() ? *answer : json{{"error", answer.error().message}});
-      if (!send_frame(socket_.get(), text, answer.ok() ? descriptor_ : -1).ok()) return;
+      if (!send_message(socket_.get(), text, answer.ok() ? descriptor_ : -1).ok()) return;
     }
   }
 
@@ -135,10 +193,15 @@ class Session {
     loopback_ = json_int(request, "local_world_size", world_size_) == world_size_ ||
                 address.empty() || net::is_loopback(address);
     store_ = stores_.of(root_, rank_);
-    store_->end_saves();
+    store_->take_over(kTakeOverLimit);
     if (rank_ != 0) return json::object();
     // First, since one that still opens the root would take it from its successor.
-    stores_.set_leader(root_, nullptr);
+    if (!stores_.end_leader(root_, kLeaderEndLimit)) {
+      return Error{
+          fmt::format("the storage of {} does not answer: what the job's generation before "
+                      "asked of it has not ended; look at the storage",
+                      root_)};
+    }
     auto leader = TRY(
         Leader::start(vfs_, {.root = root_,
                              .run = json_string(request, "run"),
@@ -171,11 +234,7 @@ class Session {
 
   Result<json> ask(const std::string& kind, uint64_t round, const json& body) {
     const std::string text = body.is_string() ? body.get<std::string>() : print_json(body);
-    const std::string answer =
-        TRY(channel_->ask(kind, std::to_string(round), text, kAllRanksLimit));
-    const auto parsed = parse_json(answer);
-    if (!parsed || !parsed->is_object()) return Error{"rank 0's engine answered no JSON"};
-    return *parsed;
+    return ask_leader(*channel_, kind, std::to_string(round), text, kAllRanksLimit);
   }
 
   Result<Peer> own_peer() {
@@ -184,38 +243,20 @@ class Session {
     return peer;
   }
 
+  // Storage may hang: the training goes on meanwhile, and asks again.
   Result<json> preflight(const json& request) {
-    const uint64_t round = ++preflights_;
-    const json probe = TRY(ask("probe", round, ""));
-    const Status seen = see_probe(json_string(probe, "path"), json_string(probe, "content"),
-                                  json_string(probe, "mine"));
-    return ask("probed", round,
-               json{{"bytes", json_uint64(request, "bytes")},
-                    {"node", host_name()},
-                    {"mine", json_string(probe, "mine")},
-                    {"error", seen.ok() ? "" : seen.error().message}});
-  }
-
-  Status see_probe(const std::string& path, const std::string& content, const std::string& mine) {
-    const TimePoint deadline = system_clock().now() + kAppearLimit;
-    while (true) {
-      const auto file = vfs_.open(path, {});
-      std::string there(content.size(), '\0');
-      if (file.ok() && (*file)->read_at(0, there.data(), there.size()).ok() && there == content) {
-        break;
-      }
-      // Without a network file system in between there is nothing to wait for.
-      const auto root = vfs_.info(root_);
-      if (!root.ok() || !root->exists || system_clock().now() >= deadline) {
-        return Error{fmt::format("{} that rank 0 wrote is not there", path)};
-      }
-      std::this_thread::sleep_for(kAppearPoll);
+    if (!trial_.valid()) {
+      trial_ = try_storage({.vfs = vfs_,
+                            .root = root_,
+                            .rank = rank_,
+                            .round = std::to_string(++preflights_),
+                            .bytes = json_uint64(request, "bytes"),
+                            .channel = channel_});
     }
-    if (rank_ == 0) return {};
-    const auto file = TRY(vfs_.open(mine, {.create = true, .write = true}));
-    TRY_STATUS(file->write_at(0, content));
-    TRY_STATUS(file->sync());
-    return file->close();
+    if (trial_.wait_for(limit_of(request)) != std::future_status::ready) {
+      return json{{"pending", true}};
+    }
+    return std::exchange(trial_, {}).get();
   }
 
   Result<json> layout(const json& request) {
@@ -237,6 +278,7 @@ class Session {
     if (!pulls.empty() && !may_pull(trainer_)) return json{{"pull", false}};
     const auto made =
         TRY(store_->set_layout(std::move(specs), std::move(pulls), std::move(aliases)));
+    layout_ = made->number;
     addresses_.clear();
     const auto arena = store_->arena();
     descriptor_ = arena->fd();
@@ -278,17 +320,15 @@ class Session {
   // They stay as they are from save to save.
   Status take_pointers(const json& request) {
     if (!request.contains("pointers")) return {};
-    const auto bytes = decode_base64(json_string(request, "pointers"));
-    if (!bytes || bytes->size() % 8 != 0) return Error{"pointers are no base64 of addresses"};
-    addresses_.resize(bytes->size() / 8);
-    if (!bytes->empty()) std::memcpy(addresses_.data(), bytes->data(), bytes->size());
+    addresses_ = TRY(decode_addresses(request, "pointers"));
     return {};
   }
 
   Result<json> save(const json& request) {
     TRY_STATUS(take_pointers(request));
     number_ = json_uint64(request, "number", number_ + 1);
-    TRY_STATUS(store_->save({.slot = json_int(request, "slot", -1),
+    TRY_STATUS(store_->save({.layout = layout_,
+                             .slot = json_int(request, "slot", -1),
                              .id = id_of(request),
                              .pid = trainer_,
                              .addresses = addresses_,
@@ -329,8 +369,7 @@ class Session {
     for (const auto& [name, state] : kNames) {
       if (name == json_string(request, "state")) wanted = state;
     }
-    const double limit_s = std::clamp(json_double(request, "limit_s"), 0.0, kMaxWaitSeconds);
-    const auto limit = at_once ? Duration(0) : Duration(static_cast<int64_t>(limit_s * 1e9));
+    const Duration limit = at_once ? Duration(0) : limit_of(request);
     const SaveStatus status = TRY(
         store_->wait(json_uint64(request, "step"), json_uint64(request, "number"), wanted, limit));
     std::string_view state = "copying";
@@ -381,16 +420,12 @@ class Session {
       }
       if (auto parsed = parse_json(*text)) state = std::move(*parsed);
     }
-    json tensors = json::object();
-    for (const auto& [name, tensor] : manifest.tensors) {
-      tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
-    }
     answer.erase("holders");
     answer["direct"] = may_pull(trainer_);
     answer["world_size"] = manifest.world_size;
     answer["global"] = parse_json(manifest.global_json).value_or(json::object());
     answer["state"] = std::move(state);
-    answer["tensors"] = std::move(tensors);
+    answer["tensors"] = tell_tensors(manifest);
     answer["aliases"] = manifest.aliases;
     return answer;
   }
@@ -441,6 +476,9 @@ class Session {
     const json* wants = json_array(request, "wants");
     if (wants == nullptr) return Error{"read needs wants"};
     std::vector<Want> direct;
+    if (const json* whole = json_object(request, "whole")) {
+      direct = TRY(whole_wants(reader_->manifest(), *whole));
+    }
     std::vector<Want> windowed;
     std::vector<uint64_t> offsets;
     uint64_t end = 0;
@@ -451,8 +489,7 @@ class Session {
       if (tensor == nullptr) return Error{"no tensor " + item.name};
       item.boxes = TRY(boxes_of(want, tensor->second.shape, "shape").context(item.name));
       if (want.contains("to")) {
-        // An address of the trainer, never followed here.
-        item.out = reinterpret_cast<char*>(json_uint64(want, "to"));  // NOLINT
+        item.out = address_of_trainer(json_uint64(want, "to"));
         direct.push_back(std::move(item));
         continue;
       }
@@ -506,9 +543,11 @@ class Session {
   bool loopback_ = true;                    // all engines of the job are on this machine
   std::shared_ptr<RankStore> store_;        // shared with the node's other sessions
   std::shared_ptr<ChannelClient> channel_;  // shared with saves in the background
-  std::vector<uint64_t> addresses_;         // of what is pulled in the newest layout
+  uint64_t layout_ = 0;                     // the newest that this trainer asked for
+  std::vector<uint64_t> addresses_;         // of what is pulled in it
   uint64_t number_ = 0;                     // of the newest save
   uint64_t preflights_ = 0;
+  std::shared_future<Result<json>> trial_;  // of the storage, while its outcome was not asked for
   uint64_t finds_ = 0;
   uint64_t loads_ = 0;
   std::string source_;
@@ -539,7 +578,7 @@ std::vector<Snapshot> Stores::snapshots(const std::string& root) {
 }
 
 Result<std::shared_ptr<CheckpointReader>> Stores::open(const std::string& directory) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(opening_);
   std::erase_if(readers_, [](const auto& entry) { return entry.second.expired(); });
   if (auto reader = readers_[directory].lock()) return reader;
   struct Leased {
@@ -581,28 +620,59 @@ Result<Peer> Stores::peer(bool loopback) {
   return Peer{.host = "", .port = server->port(), .token = server->token()};
 }
 
+std::shared_future<void> Stores::begin_end(std::unique_ptr<Leader> leader) {
+  std::promise<void> promise;
+  auto ended = promise.get_future().share();
+  std::thread([leader = std::move(leader), promise = std::move(promise)]() mutable {
+    leader.reset();
+    promise.set_value();
+  }).detach();
+  return ended;
+}
+
+bool Stores::end_leader(const std::string& root, Duration limit) {
+  std::shared_future<void> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto leader = std::exchange(leaders_[root], nullptr)) {
+      // A trainer of the next generation waits.
+      leader->hurry();
+      ending_[root] = begin_end(std::move(leader));
+    }
+    ended = ending_[root];
+  }
+  return !ended.valid() || ended.wait_for(limit) == std::future_status::ready;
+}
+
 void Stores::set_leader(const std::string& root, std::unique_ptr<Leader> leader) {
-  std::unique_ptr<Leader> before;
   const std::lock_guard lock(mutex_);
-  before = std::exchange(leaders_[root], std::move(leader));
-  // A trainer of the next generation waits.
-  if (before != nullptr) before->hurry();
+  leaders_[root].swap(leader);
+  if (leader == nullptr) return;
+  leader->hurry();
+  ending_[root] = begin_end(std::move(leader));
 }
 
 void Stores::finish(Duration limit) {
   const TimePoint deadline = system_clock().now() + limit;
+  const auto left = [&] { return std::max(Duration(0), deadline - system_clock().now()); };
   std::vector<std::shared_ptr<RankStore>> stores;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, store] : stores_) stores.push_back(store);
   }
-  for (const auto& store : stores) {
-    store->finish_saves(std::max(Duration(0), deadline - system_clock().now()));
-  }
+  for (const auto& store : stores) store->finish_saves(left());
   // A leader's end waits for its commit and its pruning.
-  std::map<std::string, std::unique_ptr<Leader>> leaders;
-  const std::lock_guard lock(mutex_);
-  leaders.swap(leaders_);
+  std::vector<std::shared_future<void>> ends;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [root, leader] : leaders_) {
+      if (leader != nullptr) ends.push_back(begin_end(std::move(leader)));
+    }
+    for (const auto& [root, ended] : ending_) ends.push_back(ended);
+  }
+  for (const auto& ended : ends) {
+    if (ended.valid()) ended.wait_for(std::max<Duration>(left(), kLastCommitLimit));
+  }
 }
 
 void run_session(Vfs& vfs, Stores& stores, Fd connection) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,14 +24,16 @@ namespace shanty::ckpt {
 class Stores {
  public:
   explicit Stores(Vfs& vfs) : vfs_(vfs) {}
-  // In place of the one of the generation before.
+  // Ends the leader of the generation before. False: it goes on ending after `limit`, since its
+  // storage hangs, and nobody may take its place yet.
+  bool end_leader(const std::string& root, Duration limit);
   void set_leader(const std::string& root, std::unique_ptr<Leader> leader);
   // A committed checkpoint on storage, opened once for all ranks of this engine: a chunk that one
   // of them has read and checked is not checked again, and lies in the kernel's cache.
   Result<std::shared_ptr<CheckpointReader>> open(const std::string& directory);
   // The same of a save in slots, named `name`: their checksums are taken once.
   Result<std::shared_ptr<MemorySource>> open_memory(const std::string& name, MemoryPlace place);
-  // Waits for all saves, at most that long, then ends the leaders.
+  // Waits for all saves, at most that long, then for the leaders' end.
   void finish(Duration limit);
   std::shared_ptr<RankStore> of(const std::string& root, int rank);
   // Everything that is whole in memory of the checkpoints of `root`.
@@ -41,15 +44,18 @@ class Stores {
   Result<Peer> peer(bool loopback);
 
  private:
+  static std::shared_future<void> begin_end(std::unique_ptr<Leader> leader);
+
   Vfs& vfs_;
   RateLimit limit_;
   std::mutex mutex_;
   std::map<std::pair<std::string, int>, std::shared_ptr<RankStore>> stores_;  // shared: sessions
   std::map<std::string, std::unique_ptr<Leader>> leaders_;
-  std::map<std::string, std::weak_ptr<CheckpointReader>> readers_;  // by directory
-  std::map<bool, std::unique_ptr<PeerServer>> peers_;               // by whether on loopback
-  // Held while a source is opened, which takes as long as other engines take to answer.
+  std::map<std::string, std::shared_future<void>> ending_;  // by root, shared with their threads
+  std::map<bool, std::unique_ptr<PeerServer>> peers_;       // by whether on loopback
+  // Held while a source is opened, which takes as long as storage or other engines take to answer.
   std::mutex opening_;
+  std::map<std::string, std::weak_ptr<CheckpointReader>> readers_;  // by directory
   std::map<std::pair<std::string, std::string>, std::weak_ptr<MemorySource>> memories_;
 };
 

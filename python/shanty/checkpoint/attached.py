@@ -214,10 +214,10 @@ class Attached:
         return decode(_nearest(shared, own, world)["extra"], self._allow_pickle)
 
     def _apply_optimizers(self, state: dict[str, Any], models: Collected) -> None:
-        for _, key, optimizer in self.optimizers:
+        for (_, key, optimizer), loose in zip(self.optimizers, self._loose):
             if key not in state["optimizers"]:
                 raise CheckpointError(f'cannot load: the checkpoint has no optimizer "{key}"')
-            apply_json(optimizer, state["optimizers"][key], models, self._allow_pickle)
+            apply_json(optimizer, state["optimizers"][key], models, loose, self._allow_pickle)
 
     def _apply_modules(self, saved: dict[str, Any], models: Collected) -> list[str]:
         findings = []

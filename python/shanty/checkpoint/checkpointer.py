@@ -21,13 +21,13 @@ from shanty.checkpoint.orders import Orders
 from shanty.checkpoint.parts import ALONE, Copies
 from shanty.checkpoint.replicas import check_replicas
 from shanty.checkpoint.save import SaveHandle, Saver, say
-from shanty.checkpoint.schedule import MTBF_S, Schedule
+from shanty.checkpoint.schedule import MTBF_S, Milestones, Schedule
 from shanty.checkpoint.signals import Termination
 from shanty.checkpoint.world import World
 from shanty.recorder import get_recorder
 
 EXIT_LIMIT_S = 60.0
-ALL_RANKS_LIMIT_S = 600.0
+TRIAL_LIMIT_S = 10.0  # that the first save waits for a trial of the storage
 TERM_LIMIT_S = 600.0  # The launcher's grace is shorter and decides.
 PROTOCOL = 1
 
@@ -36,9 +36,12 @@ class Checkpointer:
     """Saves and loads all that a training run needs to go on, bit for bit.
 
     Every rank makes one and calls `load`, `save` and `maybe_save` alike, in its training thread;
-    nothing is connected or started before the first of these. `keep` newest checkpoints stay in
-    `directory`. `every` is for maybe_save: steps, a time ("10min"), or "auto", from what a save
-    costs and the mean time between failures: as measured, and `mtbf_s` at first. `rate_limit`:
+    nothing is connected or started before the first of these. What of `directory`, `keep`, `every`
+    and `milestones` is not given is what the job file says under `checkpoint`, where `shanty run`
+    has started this. `keep` newest checkpoints (3) stay in `directory`. `every` is for maybe_save:
+    steps, a time ("10min"), or "auto" (the default), from what a save costs and the mean time
+    between failures: as measured, and `mtbf_s` at first. `milestones`: the first save in each so
+    many steps is pinned. `rate_limit`:
     bytes per second written, per node. `allow_pickle` lets values that have no JSON be saved, and
     loaded, as pickles: a pickle can run any code. `replicas`: who else has the same plain tensors,
     to store each byte once: "auto" is all ranks, None nobody, or a process group; what they have is
@@ -51,9 +54,9 @@ class Checkpointer:
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
-        keep: int = 3,
-        every: int | str = "auto",
+        directory: str | os.PathLike[str] | None = None,
+        keep: int | None = None,
+        every: int | str | None = None,
         rate_limit: int | None = None,
         allow_pickle: bool = False,
         replicas: Any = "auto",
@@ -62,7 +65,14 @@ class Checkpointer:
         keep_best: int = 0,
         best: str = "loss",
         mode: str = "min",
+        milestones: int | None = None,
     ) -> None:
+        directory = _of_job("DIR", "") if directory is None else directory
+        if not os.fspath(directory):
+            raise CheckpointError(
+                "cannot make a Checkpointer without a directory: give one, or checkpoint.dir in the "
+                "job file of shanty run"
+            )
         if "://" in os.fspath(directory):
             raise CheckpointError(
                 f"cannot save into {directory}: give a directory, which all nodes share; mount "
@@ -73,9 +83,11 @@ class Checkpointer:
                 f'replicas="{replicas}": give "auto", "first", None or a process group'
             )
         self._root = str(Path(directory).absolute())
-        self._keep = whole_number("keep", keep, 1)
+        self._keep = whole_number("keep", _number_of_job("KEEP", 3) if keep is None else keep, 1)
         self._rate = whole_number("rate_limit", math.ceil(rate_limit or 0), 0)
-        self._schedule = Schedule(every, mtbf_s)
+        self._schedule = Schedule(_of_job("EVERY", "auto") if every is None else every, mtbf_s)
+        milestones = _number_of_job("MILESTONES", 0) if milestones is None else milestones
+        self._milestones = Milestones(whole_number("milestones", milestones, 0))
         self._replicas = replicas
         self._copy_at_once = copy_at_once
         self._best = BestRule(keep_best, best, mode)
@@ -90,7 +102,7 @@ class Checkpointer:
         self._blocked_s = 0.0
         self._saved_at = time.monotonic()
         self._handle: SaveHandle | None = None
-        self._checked_replicas = self._checked_storage = False
+        self._checked_replicas = self._tried_storage = self._checked_storage = False
         atexit.register(self.close)
 
     def attach(
@@ -142,6 +154,7 @@ class Checkpointer:
         assert self._world is not None
         saver.fence()
         saver.notice()
+        pin = self._milestones.passed(step) or pin
         entries, models = self._attached.tensors()
         shared = self._attached.shared(step, models, self._world)
         shared.update(self._best.score(metrics))
@@ -151,7 +164,8 @@ class Checkpointer:
             check_replicas(self._world, entries, saver.replicas)
             self._checked_replicas = True
         handle = saver.save(step, entries, models.aliases, (own, shared), pin)
-        self._preflight(saver)
+        self._preflight(saver, 0.0 if self._tried_storage else TRIAL_LIMIT_S)
+        self._tried_storage = True
         self._blocked_s = time.monotonic() - began
         self._handle = handle
         return handle
@@ -200,6 +214,7 @@ class Checkpointer:
         self._saved_at = time.monotonic()
         if found is not None:
             self._schedule.loaded_at(found.step)
+            self._milestones.loaded_at(found.step)
             self._schedule.failures.loaded(found.history, self._world.generation)
         recorder = get_recorder()
         if recorder is not None:
@@ -337,21 +352,25 @@ class Checkpointer:
         members = dist.get_process_group_ranks(group)
         return Copies(f"ranks {members}", dist.get_rank(group), len(members))
 
-    def _preflight(self, saver: Saver) -> None:
-        """Once, on all ranks, when the size is known: what will go wrong with this storage."""
+    def _preflight(self, saver: Saver, limit_s: float) -> None:
+        """Once, on all ranks, when the size is known: what will go wrong with this storage. Where it
+        takes longer than `limit_s`, the next save asks again."""
         world = self._world
         if self._checked_storage or world is None or self._engine is None:
             return
-        self._checked_storage = True
         nodes = -(-world.size // max(world.local_size, 1))
         try:
             answer = self._engine.connection.ask(
-                "preflight", ALL_RANKS_LIMIT_S, bytes=saver.slot_bytes, nodes=nodes
-            )
+                "preflight", bytes=saver.slot_bytes, nodes=nodes, limit_s=limit_s
+            ).fields
         except CheckpointError as error:
+            self._checked_storage = True
             say(f"the storage of the checkpoints could not be checked: {error}")
             return
-        for finding in answer.fields.get("findings", []) if not world.rank else []:
+        self._checked_storage = not answer.get("pending", False)
+        if not self._checked_storage and limit_s and not world.rank:
+            say(f"checkpoints: {self._root} was tried for {limit_s:.0f} s, and does not answer yet")
+        for finding in answer.get("findings", []) if not world.rank else []:
             say(f"checkpoints: {finding['severity']}: {finding['message']}")
 
     def _learn(self) -> None:
@@ -363,3 +382,15 @@ class Checkpointer:
                 copy_s = float(handle.seconds.get("copy") or 0.0)
                 durable_s = float(handle.seconds.get("durable") or 0.0)
                 self._schedule.learn(self._blocked_s + copy_s, durable_s)
+
+
+def _of_job(name: str, default: str) -> str:
+    """What `shanty run` says of its job file."""
+    return os.environ.get(f"SHANTY_CKPT_{name}") or default
+
+
+def _number_of_job(name: str, default: int) -> int:
+    text = _of_job(name, str(default))
+    if not text.isdecimal():
+        raise CheckpointError(f"SHANTY_CKPT_{name}={text}: give a whole number")
+    return int(text)

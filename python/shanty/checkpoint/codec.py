@@ -39,7 +39,7 @@ def encode(value: Any, where: str, allow_pickle: bool = False) -> Any:
         if all(map(_is_plain, value)):
             return list(value)
         return [encode(v, f"{where}[{i}]", allow_pickle) for i, v in enumerate(value)]
-    if kind is dict and _TAG not in value and all(type(k) is str and _is_plain(k) for k in value):
+    if kind is dict and _is_object(value):
         return {k: encode(v, f"{where}.{k}", allow_pickle) for k, v in value.items()}
     if kind is tuple:
         return {_TAG: "tuple", "items": encode(list(value), where, allow_pickle)}
@@ -66,6 +66,13 @@ def encode(value: Any, where: str, allow_pickle: bool = False) -> Any:
         f"cannot save {where}: a {kind.__module__}.{kind.__qualname__} has no JSON; leave it out, "
         "give it as plain values, or pass allow_pickle=True"
     )
+
+
+def _is_object(value: dict[Any, Any]) -> bool:
+    """JSON says nothing of the order of an object's fields: who passes it on may sort them."""
+    if _TAG in value or not all(type(key) is str and _is_plain(key) for key in value):
+        return False
+    return list(value) == sorted(value)
 
 
 def _is_plain(value: Any) -> bool:

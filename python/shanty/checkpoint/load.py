@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shanty.checkpoint.arena import Mapping
 from shanty.checkpoint.attached import Attached
@@ -16,11 +16,12 @@ from shanty.checkpoint.dtypes import word_of
 from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError, EngineLost
 from shanty.checkpoint.parts import ALONE, Part, part_of
-from shanty.checkpoint.wire import Answer, Connection
+from shanty.checkpoint.wire import Answer, Connection, pack_addresses
 from shanty.checkpoint.world import World
 
 WINDOW_BYTES = 64 << 20
 MAX_WANTS = 16384  # in one request
+MAX_WHOLE = 1 << 20
 MAX_CANDIDATES = 10
 STORAGE_LIMIT_S = 1800.0
 _NAMES_SHOWN = 5
@@ -134,7 +135,7 @@ def _find(connection: Connection, asked: dict[str, int]) -> tuple[dict[str, Any]
 
 def _fit(attached: Attached, world: World, answer: dict[str, Any]) -> Fit:
     """Compares names, shapes and types; makes the optimizers' state where they have none yet."""
-    fit, shared, stored = Fit(), answer["global"], answer["tensors"]
+    fit, shared, stored = Fit(), answer["global"], _stored(answer["tensors"])
     try:
         if "step" not in shared or "optimizers" not in shared:
             raise CheckpointError(
@@ -176,6 +177,11 @@ def _fit(attached: Attached, world: World, answer: dict[str, Any]) -> Fit:
     return fit
 
 
+def _stored(told: dict[str, Any]) -> dict[str, Any]:
+    """dtype and shape by name."""
+    return dict(zip(told["names"], map(told["kinds"].__getitem__, told["kind_of"])))
+
+
 def _judge(fits: list[Fit], strict: bool) -> list[str]:
     """All ranks come to the same. A tensor is unexpected when no rank expects it: another rank may
     have what this one has not."""
@@ -208,8 +214,11 @@ def _fill(
     """Reads the tensors, then applies the rest."""
     outcome = Fit()
     try:
-        direct, windowed = [], []
+        whole, direct, windowed = [], [], []
         for entry in fit.entries:
+            if answer.get("direct") and _is_whole(entry):
+                whole.append((entry.name, entry.tensor))
+                continue
             part = part_of(entry, ALONE)
             if part is None or not part.local.numel():
                 continue
@@ -217,6 +226,7 @@ def _fill(
                 direct.append((_want(entry.name, part, 0, part.local), part.local))
             else:
                 windowed += _wants(entry.name, part)
+        _read_whole(connection, whole)
         _read_direct(connection, direct)
         _read(connection, windowed)
         _, models = attached.tensors()
@@ -262,25 +272,49 @@ def _want(name: str, part: Part, first: int, piece: Tensor) -> dict[str, Any]:
 
 def _is_plain(tensor: Tensor) -> bool:
     """Whether the engine can write it where it lies."""
-    whole = tensor.device.type == "cpu" and tensor.is_contiguous()
-    return whole and not (tensor.is_conj() or tensor.is_neg())
+    return bool(
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not (tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def _is_whole(entry: Entry) -> bool:
+    """Whether that is so, and this rank has all of it: what most tensors are is soon told."""
+    tensor = entry.tensor
+    known = type(tensor) is Tensor or type(tensor) is nn.Parameter
+    return known and entry.flat is None and tensor.numel() > 0 and _is_plain(tensor)
+
+
+def _read_whole(connection: Connection, targets: list[tuple[str, Tensor]]) -> None:
+    """The engine writes into the tensors; no byte passes through this process."""
+    for first in range(0, len(targets), MAX_WHOLE):
+        batch = targets[first : first + MAX_WHOLE]
+        addresses = pack_addresses(tensor.data_ptr() for _, tensor in batch)
+        _ask_read(connection, [], whole={"names": [name for name, _ in batch], "to": addresses})
+    _count_changes([tensor for _, tensor in targets])
 
 
 def _read_direct(connection: Connection, targets: list[tuple[dict[str, Any], Tensor]]) -> None:
-    """The engine writes into the tensors; no byte passes through this process."""
+    """Likewise, parts of tensors."""
     for first in range(0, len(targets), MAX_WANTS):
         batch = targets[first : first + MAX_WANTS]
         _ask_read(connection, [{**want, "to": tensor.data_ptr()} for want, tensor in batch])
+    _count_changes([tensor for _, tensor in targets])
+
+
+def _count_changes(tensors: list[Tensor]) -> None:
     # Since torch 2.1; nobody else tells autograd that they changed.
     increment = getattr(torch.autograd.graph, "increment_version", None)
-    for _, tensor in targets if increment is not None else []:
+    for tensor in tensors if increment is not None else []:
         if not tensor.is_inference():
             increment(tensor)
 
 
-def _ask_read(connection: Connection, wants: list[dict[str, Any]]) -> Answer:
+def _ask_read(connection: Connection, wants: list[dict[str, Any]], **more: Any) -> Answer:
     try:
-        return connection.ask("read", STORAGE_LIMIT_S, wants=wants)
+        return connection.ask("read", STORAGE_LIMIT_S, wants=wants, **more)
     except EngineLost:
         raise
     except CheckpointError as error:

@@ -66,7 +66,8 @@ def optimizer_json(optimizer: Optimizer, loose: Loose, allow_pickle: bool) -> di
     """Options of each group, how many parameters it has, and what of the state is no tensor."""
     groups = []
     for i, group in enumerate(optimizer.param_groups):
-        options = {k: v for k, v in group.items() if k not in ("params", "param_names")}
+        # Sorted, as their order means nothing.
+        options = {k: group[k] for k in sorted(group.keys() - {"params", "param_names"})}
         where = f"options of the optimizer's group {i}"
         encoded = encode(options, where, allow_pickle)
         groups.append({"options": encoded, "params": len(group["params"])})
@@ -96,7 +97,11 @@ def _check_keys(optimizer: Optimizer, keys: list[Any]) -> None:
 
 
 def apply_json(
-    optimizer: Optimizer, saved: dict[str, Any], models: Collected, allow_pickle: bool
+    optimizer: Optimizer,
+    saved: dict[str, Any],
+    models: Collected,
+    loose: Loose,
+    allow_pickle: bool,
 ) -> None:
     groups = optimizer.param_groups
     if [len(g["params"]) for g in groups] != [g["params"] for g in saved["groups"]]:
@@ -120,7 +125,11 @@ def apply_json(
         )
     if _is_zero(optimizer):
         return
+    has_rest = {name for name, _, _ in loose.of_parameters}
     for name, parameter in _parameters(optimizer, models):
+        # Most have nothing but tensors, which are there by now.
+        if name not in saved["state"] and name not in has_rest:
+            continue
         rest = decode(saved["state"].get(name, {}), allow_pickle)
         state = optimizer.state.setdefault(parameter, {})
         _replace(state, rest, lambda key, value: not isinstance(value, Tensor))
@@ -153,7 +162,10 @@ def make_state(
         on_device = bool(group.get("capturable") or group.get("fused"))
         for parameter in group["params"]:
             name = _name_of(parameter, models)
-            state, keys = optimizer.state.setdefault(parameter, {}), keys_of.get(name, [])
+            keys = keys_of.get(name, [])
+            if not keys and parameter not in optimizer.state:
+                continue
+            state = optimizer.state.setdefault(parameter, {})
             for key in [k for k, v in state.items() if isinstance(v, Tensor) and k not in keys]:
                 dropped.append(f"{prefix}{key}.{name}")
                 del state[key]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import struct
 import sys
 import threading
 import time
@@ -19,7 +17,7 @@ from shanty.checkpoint.entries import Entry
 from shanty.checkpoint.errors import CheckpointError
 from shanty.checkpoint.parts import Copies, Piece, pieces_of
 from shanty.checkpoint.stills import Stills
-from shanty.checkpoint.wire import Answer, Connection
+from shanty.checkpoint.wire import Answer, Connection, pack_addresses
 from shanty.saves import count_save, tell_save
 
 FENCE_LIMIT_S = 60.0
@@ -214,8 +212,8 @@ class Saver:
         if time.monotonic() > end:
             raise CheckpointError(
                 f"the checkpoint of step {handle.step} was not copied within "
-                f"{self._fence_limit_s():.0f} s, and the optimizer cannot step before: the checkpoint engine hangs; see its "
-                "messages on stderr"
+                f"{self._fence_limit_s():.0f} s, and the optimizer cannot step before: the "
+                "checkpoint engine hangs; see its messages on stderr"
             )
 
     def _check_unchanged(self, handle: SaveHandle) -> None:
@@ -395,8 +393,7 @@ class Ways:
                 addresses.append(piece.source.data_ptr())
             else:
                 self.later.append(i)
-        packed = struct.pack(f"<{len(addresses)}Q", *addresses)
-        self.pointers = base64.b64encode(packed).decode()
+        self.pointers = pack_addresses(addresses)
 
     def copy(self, slot: int, which: list[int], non_blocking: bool = False) -> None:
         """`which` is one of the lists above."""

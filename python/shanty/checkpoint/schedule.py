@@ -84,6 +84,22 @@ class Schedule:
             self.seconds = min(best_s, LONGEST_S)
 
 
+class Milestones:
+    """`every` so many steps one save is kept for good; 0: none."""
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._step = 0
+
+    def passed(self, step: int) -> bool:
+        """To be asked once per save: whether it is the first that has reached a multiple."""
+        before, self._step = self._step, step
+        return self._every > 0 and step // self._every > before // self._every
+
+    def loaded_at(self, step: int) -> None:
+        self._step = step
+
+
 def parse_duration(text: str) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h)\s*", text)
     if found is None:

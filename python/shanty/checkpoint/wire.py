@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import array
+import base64
 import json
 import os
 import select
 import socket
 import struct
 import threading
-from typing import Any
+from typing import Any, Iterable
 
 from shanty.checkpoint.errors import CheckpointError, EngineLost
 
 MAX_FRAME_BYTES = 256 << 20
+MAX_MESSAGE_BYTES = 4 << 30
 ANSWER_LIMIT_S = 180.0  # `begin` alone may take 60
 MAX_FDS = 4
 
 _LENGTH = struct.Struct("<I")
+_MORE = 1 << 31  # in a frame's length: the message goes on
 _CREDENTIALS = struct.Struct("3i")
 _GONE = select.POLLHUP | select.POLLERR | select.POLLRDHUP
 
@@ -41,11 +45,11 @@ class Connection:
 
     def ask(self, op: str, answer_limit_s: float = ANSWER_LIMIT_S, **fields: Any) -> Answer:
         """CheckpointError with the engine's sentence where it failed; EngineLost without one."""
-        frame = json.dumps({"op": op, **fields}, separators=(",", ":")).encode()
-        if len(frame) > MAX_FRAME_BYTES:
+        message = json.dumps({"op": op, **fields}, separators=(",", ":")).encode()
+        if len(message) > MAX_MESSAGE_BYTES:
             raise CheckpointError(
-                f"cannot ask the checkpoint engine for {op}: the request has {len(frame)} bytes, "
-                f"more than {MAX_FRAME_BYTES}; keep large state in tensors of the model"
+                f"cannot ask the checkpoint engine for {op}: the request has {len(message)} bytes, "
+                f"more than {MAX_MESSAGE_BYTES}; keep large state in tensors of the model"
             )
         if self._asking == threading.get_ident():
             raise CheckpointError(
@@ -58,7 +62,7 @@ class Connection:
             self._asking = threading.get_ident()
             try:
                 self._socket.settimeout(answer_limit_s)
-                self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+                self._send(message)
                 answer = self._receive()
             except (OSError, ValueError, EOFError) as error:
                 self._lose(f"the checkpoint engine was lost during {op}: {error or 'it ended'}")
@@ -91,6 +95,12 @@ class Connection:
             self._lost = self._lost or "the connection to the checkpoint engine is closed"
             self._socket.close()
 
+    def _send(self, message: bytes) -> None:
+        for at in range(0, len(message), MAX_FRAME_BYTES):
+            part = message[at : at + MAX_FRAME_BYTES]
+            more = _MORE if at + len(part) < len(message) else 0
+            self._socket.sendall(_LENGTH.pack(len(part) | more) + part)
+
     def _receive(self) -> Answer:
         head, fds, _, _ = socket.recv_fds(self._socket, _LENGTH.size, MAX_FDS)
         for fd in fds:
@@ -99,10 +109,18 @@ class Connection:
             os.close(fd)
         if not head:
             raise EOFError
-        size = _LENGTH.unpack(head + self._exactly(_LENGTH.size - len(head)))[0]
-        if size > MAX_FRAME_BYTES:
-            raise ValueError(f"an answer of {size} bytes")
-        fields = json.loads(self._exactly(size))
+        head += self._exactly(_LENGTH.size - len(head))
+        parts, got = [], 0
+        while True:
+            word = _LENGTH.unpack(head)[0]
+            got += word & ~_MORE
+            if got > MAX_MESSAGE_BYTES:
+                raise ValueError(f"an answer of {got} bytes")
+            parts.append(self._exactly(word & ~_MORE))
+            if not word & _MORE:
+                break
+            head = self._exactly(_LENGTH.size)
+        fields = json.loads(b"".join(parts))
         if not isinstance(fields, dict):
             raise ValueError("an answer that is no object")
         return Answer(fields, fds[0] if fds else None)
@@ -116,6 +134,10 @@ class Connection:
                 raise EOFError
             got += count
         return bytes(data)
+
+
+def pack_addresses(addresses: Iterable[int]) -> str:
+    return base64.b64encode(array.array("Q", addresses).tobytes()).decode()
 
 
 def _check_peer(sock: socket.socket) -> None:
