@@ -54,6 +54,8 @@ std::string_view state_text(NodeState state) {
       return "not ready";
     case NodeState::kOther:
       return "of another kind";
+    case NodeState::kNoVolume:
+      return "out of reach of a volume";
     case NodeState::kKeptFree:
       return "kept free of such pods";
   }

@@ -42,6 +42,32 @@ void take_priority(const Snapshot& snapshot, Workload& workload) {
   request.preempts = found->preempts;
 }
 
+std::vector<NeedSets> volumes_of(const Snapshot& snapshot, const FitGroup& group) {
+  std::vector<NeedSets> out;
+  for (const std::string& name : group.claims) {
+    const auto claim = snapshot.claims.find(name);
+    if (claim != snapshot.claims.end() && !claim->second.nodes.empty()) {
+      out.push_back(claim->second.nodes);
+    }
+  }
+  return out;
+}
+
+// Pods run where their volumes are, whatever else they ask for.
+void bind_to_volumes(const Snapshot& snapshot, FitRequest& request) {
+  request.volumes = volumes_of(snapshot, request.groups.front());
+  for (FitGroup& group : request.groups) {
+    std::vector<NeedSets> volumes = volumes_of(snapshot, group);
+    if (!group.placement) {
+      if (volumes == request.volumes) continue;
+      group.placement = FitPlacement{.needs = request.needs,
+                                     .tolerations = request.tolerations,
+                                     .topology_label = request.topology_label};
+    }
+    group.placement->volumes = std::move(volumes);
+  }
+}
+
 int rank(Severity severity) { return static_cast<int>(severity); }  // errors first
 
 }  // namespace
@@ -89,6 +115,7 @@ CheckReport evaluate_pending(const Snapshot& snapshot, Workload workload,
   if (report.workload.request.groups.empty()) {
     report.fit.fits = true;  // nothing asks for room any more
   } else {
+    bind_to_volumes(snapshot, request);
     report.fit = compute_fit(nodes, snapshot.pods, request);
     const ProbeInput input{snapshot, report.workload, report.fit};
     for (size_t i = 0; i < kProbeCount; ++i) kProbes[i].run(input, report.findings);

@@ -206,6 +206,60 @@ TEST(Check, LooksAtClaims) {
   EXPECT_THAT(codes_for("late", false), IsEmpty());
 }
 
+NodeFacts node_in(const std::string& zone, const std::string& name) {
+  NodeFacts facts = node(name);
+  facts.fit.labels["zone"] = zone;
+  return facts;
+}
+
+TEST(Check, PlacesPodsWhereTheirVolumesAre) {
+  Snapshot snapshot = cluster();
+  snapshot.nodes = {node_in("a", "a-0"), node_in("b", "b-0"), node_in("b", "b-1")};
+  const auto bound = [&](const std::string& name, const std::string& zone) {
+    snapshot.claims[name] = {.name = name,
+                             .phase = "Bound",
+                             .access_modes = {"ReadWriteMany"},
+                             .volume = "pv-" + name,
+                             .nodes = {{{.key = "zone", .values = {zone}}}}};
+  };
+  bound("in-a", "a");
+  bound("in-b", "b");
+  Workload workload = two_pods();
+  const auto with = [&](std::vector<std::string> claims) {
+    workload.request.groups[0].claims = std::move(claims);
+    return evaluate(snapshot, workload);
+  };
+  EXPECT_THAT(codes(with({"in-b"})), IsEmpty());
+  const CheckReport near = with({"in-a"});
+  EXPECT_THAT(codes(near), ElementsAre("SCHED050", "STO054"));
+  EXPECT_EQ(near.fit.placed, 1U);
+  EXPECT_EQ(near.fit.nodes[1].state, NodeState::kNoVolume);
+  EXPECT_THAT(only(near, "STO054").evidence[0].text,
+              HasSubstr("claim in-a is on volume pv-in-a, for nodes with zone In [a]"));
+  const CheckReport nowhere = with({"in-a", "in-b"});
+  EXPECT_EQ(only(nowhere, "STO054").severity, Severity::kError);
+  EXPECT_EQ(nowhere.fit.placed, 0U);
+}
+
+TEST(Check, PlacesEachGroupWhereItsVolumesAre) {
+  Snapshot snapshot = cluster();
+  snapshot.nodes = {node_in("a", "a-0"), node_in("b", "b-0")};
+  snapshot.claims["in-a"] = {.name = "in-a",
+                             .phase = "Bound",
+                             .access_modes = {"ReadWriteOnce"},
+                             .nodes = {{{.key = "zone", .values = {"a"}}}}};
+  Workload workload = two_pods();
+  workload.request.groups = {{.name = "w", .pods = 1, .per_pod = {{kGpu, 8}}},
+                             {.name = "head", .pods = 1, .per_pod = {{kGpu, 8}}}};
+  EXPECT_TRUE(evaluate(snapshot, workload).fits());
+  workload.request.groups[1].claims = {"in-a"};
+  snapshot.nodes[0].fit.allocatable[kGpu] = 4;  // where the head's volume is, there is no room
+  snapshot.nodes.push_back(node_in("b", "b-1"));
+  EXPECT_FALSE(evaluate(snapshot, workload).fits());
+  workload.request.groups[1].claims.clear();
+  EXPECT_TRUE(evaluate(snapshot, workload).fits());
+}
+
 TEST(Check, LooksAtSecretsOnlyWhereItMaySeeThem) {
   Snapshot snapshot = cluster();
   Workload workload = two_pods();
@@ -401,6 +455,77 @@ TEST(Check, CountsOnlyWhatACohortLends) {
   EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG054"));
 }
 
+FlavorQuota gpus(int64_t nominal) { return {.flavor = "f", .resource = kGpu, .nominal = nominal}; }
+
+// org: dept-a (cq, peer) and dept-b (far).
+Snapshot tree_of_cohorts() {
+  Snapshot snapshot = cluster();
+  snapshot.kinds.push_back({"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", true});
+  snapshot.local_queues = {{.name = "team", .cluster_queue = "cq"}};
+  snapshot.cluster_queues = {queue_of("cq", 4, 0), queue_of("peer", 4, 0), queue_of("far", 8, 0)};
+  snapshot.cluster_queues[0].cohort = snapshot.cluster_queues[1].cohort = "dept-a";
+  snapshot.cluster_queues[2].cohort = "dept-b";
+  snapshot.cohorts = {{.name = "dept-a", .parent = "org"}, {.name = "dept-b", .parent = "org"}};
+  return snapshot;
+}
+
+TEST(Check, BorrowsUpTheTreeOfCohorts) {
+  Snapshot snapshot = tree_of_cohorts();
+  Workload workload = two_pods();  // of 16 GPUs
+  workload.kueue_queue = "team";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  snapshot.cohorts[1].parent = "";  // the departments have nothing to do with each other
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG053"));
+  snapshot.cohorts[0].quotas = {gpus(8)};  // a quota of the department itself
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+  snapshot.cluster_queues[1].quotas[0].used = 12;  // borrowed from it
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), ElementsAre("GANG054"));
+}
+
+TEST(Check, KeepsToTheLimitsOfCohorts) {
+  Workload workload = two_pods();
+  workload.kueue_queue = "team";
+  const auto code_with = [&](auto change) {
+    Snapshot snapshot = tree_of_cohorts();
+    for (CohortFacts& cohort : snapshot.cohorts) cohort.quotas = {gpus(0)};
+    change(snapshot);
+    return codes(evaluate(snapshot, workload));
+  };
+  EXPECT_THAT(code_with([](Snapshot& s) { s.cohorts[0].quotas[0].borrow = 8; }), IsEmpty());
+  EXPECT_THAT(code_with([](Snapshot& s) { s.cohorts[0].quotas[0].borrow = 7; }),
+              ElementsAre("GANG053"));
+  EXPECT_THAT(code_with([](Snapshot& s) { s.cohorts[1].quotas[0].lend = 7; }),
+              ElementsAre("GANG053"));
+  EXPECT_THAT(code_with([](Snapshot& s) { s.cluster_queues[0].quotas[0].borrow = 11; }),
+              ElementsAre("GANG053"));
+  // What a department keeps to itself is used before it takes anything from above.
+  EXPECT_THAT(code_with([](Snapshot& s) {
+                s.cohorts[1].quotas = {gpus(4)};
+                s.cohorts[1].quotas[0].lend = 8;
+                s.cluster_queues[2].quotas[0].used = 4;
+              }),
+              IsEmpty());
+  EXPECT_THAT(code_with([](Snapshot& s) { s.cluster_queues[2].quotas[0].used = 1; }),
+              ElementsAre("GANG054"));
+}
+
+TEST(Check, AdmitsNothingToCohortsThatAreEachOthersParents) {
+  Snapshot snapshot = tree_of_cohorts();
+  snapshot.cohorts.push_back({.name = "org", .parent = "dept-b"});
+  Workload workload = two_pods();
+  workload.kueue_queue = "team";
+  EXPECT_THAT(only(evaluate(snapshot, workload), "GANG052").message,
+              HasSubstr("the Cohorts org, dept-b are each other's parents"));
+}
+
+TEST(Check, AddsUpQuotasThatStandForNoLimit) {
+  Snapshot snapshot = tree_of_cohorts();
+  for (ClusterQueueFacts& queue : snapshot.cluster_queues) queue.quotas[0].nominal = INT64_MAX;
+  Workload workload = two_pods();
+  workload.kueue_queue = "team";
+  EXPECT_THAT(codes(evaluate(snapshot, workload)), IsEmpty());
+}
+
 TEST(Check, LooksAtTheFlavorsOfTheNodesThatTheJobAsksFor) {
   Snapshot snapshot = cluster();
   snapshot.kinds.push_back({"kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", true});
@@ -477,8 +602,8 @@ TEST(Check, HasAPageForEachCodeInBothLanguages) {
        {"SCHED050", "SCHED051", "SCHED052", "SCHED053", "SCHED054", "SCHED055", "SCHED056",
         "SCHED057", "SCHED058", "SCHED059", "SCHED060", "SCHED061", "SCHED062", "GPU050",
         "GPU051",   "GPU052",   "GPU053",   "STO050",   "STO051",   "STO052",   "STO053",
-        "IMG050",   "IMG051",   "POD050",   "GANG050",  "GANG051",  "GANG052",  "GANG053",
-        "GANG054",  "GANG055",  "GANG056"}) {
+        "STO054",   "IMG050",   "IMG051",   "POD050",   "GANG050",  "GANG051",  "GANG052",
+        "GANG053",  "GANG054",  "GANG055",  "GANG056"}) {
     EXPECT_NE(find_cause(code, Language::kEnglish), nullptr) << code;
     EXPECT_NE(find_cause(code, Language::kChinese), nullptr) << code;
   }
@@ -556,6 +681,29 @@ TEST(Pending, AsksForWhatHasNoNodeYet) {
   placed["nodeName"] = "a";
   const Waiting waiting{.pods = {pod("p", json::object(), spec), pod("q", json::object(), placed)}};
   EXPECT_EQ(waiting_workload(waiting, "llm", "ml").pods(), 1U);
+}
+
+TEST(Pending, FindsSetsOfOthersKinds) {
+  const json pod_template = {
+      {"spec", {{"containers", {{{"name", "c"}, {"resources", {{"limits", {{kGpu, "8"}}}}}}}}}}};
+  const json set = {{"apiVersion", "apps/v1"},
+                    {"kind", "StatefulSet"},
+                    {"metadata", {{"name", "s"}}},
+                    {"spec", {{"replicas", 3}, {"template", pod_template}}}};
+  EXPECT_EQ(waiting_workload({.deciders = {set}}, "s", "ml").pods(), 3U);
+  const json leaders = {
+      {"apiVersion", "leaderworkerset.x-k8s.io/v1"},
+      {"kind", "LeaderWorkerSet"},
+      {"metadata", {{"name", "l"}}},
+      {"spec",
+       {{"replicas", 2},
+        {"leaderWorkerTemplate", {{"size", 4}, {"workerTemplate", pod_template}}}}}};
+  json made = set;  // by the LeaderWorkerSet, for its leaders
+  made["metadata"] = {{"name", "l"},
+                      {"ownerReferences", {{{"kind", "LeaderWorkerSet"}, {"name", "l"}}}}};
+  const Workload waiting = waiting_workload({.deciders = {leaders, made}}, "l", "ml");
+  EXPECT_EQ(waiting.pods(), 8U);
+  EXPECT_EQ(waiting.total().at(kGpu), 64);
 }
 
 TEST(Pending, CountsPodsThatAreYetToComeOnce) {

@@ -101,6 +101,8 @@ class Search {
     NodeVerdict verdict;
     if (!node.labels_match || space_.domain_of(i) == FitSpace::kNoDomain) {
       verdict.state = NodeState::kOther;
+    } else if (!node.reaches_volumes) {
+      verdict.state = NodeState::kNoVolume;
     } else if (space_.empty_slots(i) == 0) {
       verdict.state = NodeState::kTooSmall;
       verdict.lack = space_.lack(i, true);
@@ -136,7 +138,7 @@ class Search {
     std::set<Taint> taints;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const FitSpace::Node& node = space_.node(i);
-      if (!node.labels_match || !node.schedulable) continue;
+      if (!node.suits() || !node.schedulable) continue;
       for (const Taint& taint : node.taints) {
         if (!is_system(taint)) taints.insert(taint);
       }
@@ -144,7 +146,7 @@ class Search {
     const auto fits_tolerating = [&](const std::set<Taint>& chosen) {
       return fits_with({.usable = usable_where([&](size_t i) {
                           const FitSpace::Node& node = space_.node(i);
-                          return node.labels_match && node.schedulable &&
+                          return node.suits() && node.schedulable &&
                                  std::ranges::all_of(node.taints, [&](const Taint& taint) {
                                    return chosen.contains(taint);
                                  });
@@ -243,7 +245,7 @@ class Search {
     std::map<size_t, std::vector<size_t>> by_domain;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const FitSpace::Node& node = space_.node(i);
-      const bool useful = node.labels_match && node.taints.empty() && nodes_[i].cordoned &&
+      const bool useful = node.suits() && node.taints.empty() && nodes_[i].cordoned &&
                           nodes_[i].ready && space_.slots(i) > 0;
       if (useful && space_.domain_of(i) != FitSpace::kNoDomain) {
         by_domain[space_.domain_of(i)].push_back(i);

@@ -38,9 +38,12 @@ struct LabelNeed {
   friend bool operator==(const LabelNeed&, const LabelNeed&) = default;
 };
 bool meets(const std::map<std::string, std::string>& labels, const LabelNeed& need);
+// Terms of a node selector.
+using NeedSets = std::vector<std::vector<LabelNeed>>;
 // All needs of one of the sets; no sets: anything does.
-bool meets_any(const std::map<std::string, std::string>& labels,
-               const std::vector<std::vector<LabelNeed>>& sets);
+bool meets_any(const std::map<std::string, std::string>& labels, const NeedSets& sets);
+// A node's name among its labels, for terms that select by fields; no label can be called so.
+inline constexpr const char* kNodeNameField = ".metadata.name";
 
 // Required anti-affinity: no pod that it selects on a node with the same value of the label.
 struct ApartTerm {
@@ -83,9 +86,10 @@ struct FitPod {
 
 // On which nodes pods may run.
 struct FitPlacement {
-  std::vector<std::vector<LabelNeed>> needs;
+  NeedSets needs;
   std::vector<Toleration> tolerations;
   std::string topology_label;
+  std::vector<NeedSets> volumes = {};  // from which nodes each of their volumes is reached
   friend bool operator==(const FitPlacement&, const FitPlacement&) = default;
 };
 
@@ -94,8 +98,9 @@ struct FitGroup {
   std::string name;
   uint64_t pods = 1;
   Amounts per_pod;
-  Amounts limits = {};    // of a pod, for quotas
-  size_t containers = 1;  // of a pod
+  Amounts limits = {};                   // of a pod, for quotas
+  size_t containers = 1;                 // of a pod
+  std::vector<std::string> claims = {};  // PersistentVolumeClaims it mounts, sorted
   // Of other groups than the first: nothing, when they may run where its pods may.
   std::optional<FitPlacement> placement = std::nullopt;
 };
@@ -103,9 +108,10 @@ struct FitGroup {
 struct FitRequest {
   std::vector<FitGroup> groups;  // one or more; the first is the one that may be made smaller
   uint64_t min_pods = 0;         // of the first group, when it can run with less; 0: no
-  std::vector<std::vector<LabelNeed>> needs;  // any of these sets; empty: any node
+  NeedSets needs;                // any of these sets; empty: any node
   std::vector<Toleration> tolerations;
-  std::string topology_label;  // all pods on nodes with one value of it; empty: anywhere
+  std::string topology_label;          // all pods on nodes with one value of it; empty: anywhere
+  std::vector<NeedSets> volumes = {};  // from which nodes each volume of the pods is reached
   // Of the first group's pods.
   std::string k8s_namespace;
   std::map<std::string, std::string> labels;
@@ -124,6 +130,7 @@ enum class NodeState {
   kCordoned,
   kNotReady,
   kOther,     // its labels are not those asked for
+  kNoVolume,  // a volume of the pods is not reached from there
   kKeptFree,  // pods there, or these, want no such neighbours
 };
 

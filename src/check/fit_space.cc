@@ -34,6 +34,11 @@ std::vector<size_t> places_of(const std::vector<FitNode>& nodes, const std::vect
   return places;
 }
 
+bool reaches_all(const FitNode& node, const std::vector<NeedSets>& volumes) {
+  return std::ranges::all_of(volumes,
+                             [&](const NeedSets& sets) { return meets_any(node.labels, sets); });
+}
+
 }  // namespace
 
 bool tolerates(const std::vector<Toleration>& tolerations, const Taint& taint) {
@@ -59,8 +64,7 @@ bool meets(const std::map<std::string, std::string>& labels, const LabelNeed& ne
   return need.op == "Gt" ? *has > *bound : need.op == "Lt" && *has < *bound;
 }
 
-bool meets_any(const std::map<std::string, std::string>& labels,
-               const std::vector<std::vector<LabelNeed>>& sets) {
+bool meets_any(const std::map<std::string, std::string>& labels, const NeedSets& sets) {
   return sets.empty() || std::ranges::any_of(sets, [&](const std::vector<LabelNeed>& set) {
            return std::ranges::all_of(set,
                                       [&](const LabelNeed& need) { return meets(labels, need); });
@@ -90,6 +94,7 @@ FitSpace::FitSpace(const std::vector<FitNode>& nodes, const std::vector<FitPod>&
     const FitNode& node = nodes[i];
     everywhere_.push_back(i);
     Node info{.labels_match = meets_any(node.labels, request.needs),
+              .reaches_volumes = reaches_all(node, request.volumes),
               .schedulable = node.ready && !node.cordoned};
     for (const Taint& taint : node.taints) {
       if (taint.effect != "PreferNoSchedule" && !tolerates(request.tolerations, taint)) {
@@ -138,7 +143,8 @@ std::vector<char> FitSpace::usable_by(const std::vector<FitNode>& nodes,
     const bool tolerated = std::ranges::all_of(node.taints, [&](const Taint& taint) {
       return taint.effect == "PreferNoSchedule" || tolerates(own.tolerations, taint);
     });
-    const bool may = node.ready && !node.cordoned && tolerated && meets_any(node.labels, own.needs);
+    const bool may = node.ready && !node.cordoned && tolerated &&
+                     meets_any(node.labels, own.needs) && reaches_all(node, own.volumes);
     usable.push_back(may ? 1 : 0);
   }
   return usable;

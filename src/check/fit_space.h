@@ -18,9 +18,11 @@ class FitSpace {
 
   struct Node {
     bool labels_match = false;
+    bool reaches_volumes = false;
     bool schedulable = false;   // ready and not cordoned
     std::vector<Taint> taints;  // not tolerated
-    bool usable() const { return labels_match && schedulable && taints.empty(); }
+    bool suits() const { return labels_match && reaches_volumes; }
+    bool usable() const { return suits() && schedulable && taints.empty(); }
   };
 
   // What may be varied. Empty: as it is.

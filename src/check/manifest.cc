@@ -101,11 +101,6 @@ class Gatherer {
                    .limits = pod_limits(spec),
                    .containers = items(spec, "containers").size()};
     group.placement = placement_of(spec, child(pod_template, "metadata"), labels);
-    if (add_group(std::move(group))) {
-      workload_.request.apart = read_apart(spec, labels);
-      workload_.request.spread = read_spread(spec, labels);
-      workload_.request.labels = std::move(labels);
-    }
     // A pod may mount one claim twice, which makes it no more than one pod.
     std::map<std::string, bool> read_only;
     for (const json& volume : items(spec, "volumes")) {
@@ -115,7 +110,15 @@ class Gatherer {
       bool& only_reads = read_only.emplace(claim_name, true).first->second;
       only_reads = only_reads && (json_bool(claim, "readOnly") || mounts_read_only(spec, volume));
     }
-    for (const auto& [claim, only_reads] : read_only) add_claim({claim, only_reads, pods > 1});
+    for (const auto& [claim, only_reads] : read_only) {
+      group.claims.push_back(claim);
+      add_claim({claim, only_reads, pods > 1});
+    }
+    if (add_group(std::move(group))) {
+      workload_.request.apart = read_apart(spec, labels);
+      workload_.request.spread = read_spread(spec, labels);
+      workload_.request.labels = std::move(labels);
+    }
     if (!items(spec, "resourceClaims").empty()) workload_.claims_devices = true;
     for (const json& secret : items(spec, "imagePullSecrets")) {
       add_once(workload_.pull_secrets, json_string(secret, "name"));
@@ -139,7 +142,10 @@ class Gatherer {
     std::vector<FitGroup>& groups = workload_.request.groups;
     const bool is_heaviest = groups.empty() || accelerators(group) > accelerators(groups.front());
     for (FitGroup& known : groups) {
-      if (known.per_pod != group.per_pod || known.placement != group.placement) continue;
+      if (known.per_pod != group.per_pod || known.placement != group.placement ||
+          known.claims != group.claims) {
+        continue;
+      }
       known.pods += group.pods;
       return false;
     }
@@ -208,26 +214,14 @@ class Gatherer {
     return out;
   }
 
-  static std::vector<std::vector<LabelNeed>> needs_of(const json& spec) {
+  static NeedSets needs_of(const json& spec) {
     std::vector<LabelNeed> always;
     for (const auto& [key, value] : child(spec, "nodeSelector").items()) {
       if (value.is_string()) always.push_back({.key = key, .values = {value.get<std::string>()}});
     }
-    std::vector<std::vector<LabelNeed>> out;
-    const json& affinity = child(child(child(spec, "affinity"), "nodeAffinity"),
-                                 "requiredDuringSchedulingIgnoredDuringExecution");
-    for (const json& term : items(affinity, "nodeSelectorTerms")) {
-      std::vector<LabelNeed> set = always;
-      for (const json& expression : items(term, "matchExpressions")) {
-        LabelNeed need{.key = json_string(expression, "key"),
-                       .op = json_string(expression, "operator")};
-        for (const json& value : items(expression, "values")) {
-          if (value.is_string()) need.values.push_back(value);
-        }
-        set.push_back(std::move(need));
-      }
-      out.push_back(std::move(set));
-    }
+    NeedSets out = read_node_terms(child(child(child(spec, "affinity"), "nodeAffinity"),
+                                         "requiredDuringSchedulingIgnoredDuringExecution"),
+                                   always);
     if (out.empty() && !always.empty()) out.push_back(std::move(always));
     return out;
   }
@@ -251,6 +245,17 @@ void add_replicated_job(const json& job, Gatherer& gatherer) {
                         child(job_spec, "template"));
 }
 
+// Each leader has its own workers; without a template of its own it is like them.
+void add_leaders_and_workers(const json& spec, Gatherer& gatherer) {
+  const uint64_t leaders = count_of(spec, "replicas");
+  const json& group = child(spec, "leaderWorkerTemplate");
+  const json& worker = child(group, "workerTemplate");
+  const json* leader = json_object(group, "leaderTemplate");
+  const uint64_t workers = std::max<uint64_t>(1, count_of(group, "size")) - 1;
+  gatherer.add_template("leader", leaders, leader == nullptr ? worker : *leader);
+  gatherer.add_template("worker", leaders * workers, worker);
+}
+
 // Labels that selectors of people's manifests name and templates do not have.
 std::map<std::string, std::string> labels_from_controller(const std::string& kind,
                                                           const std::string& version,
@@ -260,6 +265,7 @@ std::map<std::string, std::string> labels_from_controller(const std::string& kin
   }
   if (kind == "Job") return {{"job-name", name}, {"batch.kubernetes.io/job-name", name}};
   if (kind == "JobSet" || kind == "TrainJob") return {{"jobset.sigs.k8s.io/jobset-name", name}};
+  if (kind == "LeaderWorkerSet") return {{"leaderworkerset.sigs.k8s.io/name", name}};
   if (kind == "PyTorchJob" || kind == "MPIJob") return {{"training.kubeflow.org/job-name", name}};
   return {};
 }
@@ -291,6 +297,10 @@ void add_object(const json& object, const std::vector<json>& all, Workload& work
     workload.volcano_queue = json_string(policy, "queue");
   } else if (kind == "JobSet") {
     for (const json& job : items(spec, "replicatedJobs")) add_replicated_job(job, gatherer);
+  } else if (kind == "StatefulSet" || kind == "Deployment") {
+    gatherer.add_template("pod", count_of(spec, "replicas"), child(spec, "template"));
+  } else if (kind == "LeaderWorkerSet") {
+    add_leaders_and_workers(spec, gatherer);
   } else if (kind == "RayJob" || kind == "RayCluster") {
     const json& ray = kind == "RayJob" ? child(spec, "rayClusterSpec") : spec;
     gatherer.add_template("head", 1, child(child(ray, "headGroupSpec"), "template"));
@@ -423,7 +433,8 @@ Result<Workload> workload_of(const std::vector<json>& objects, const std::string
   if (workload.request.groups.empty()) {
     return Error{
         "none of the objects brings pods: expected a job file, or Pods, Job, PyTorchJob, "
-        "TrainJob, JobSet, Volcano Job, RayJob or MPIJob"};
+        "TrainJob, JobSet, Volcano Job, RayJob, MPIJob, StatefulSet, Deployment or "
+        "LeaderWorkerSet"};
   }
   return workload;
 }
@@ -468,6 +479,9 @@ Workload workload_of(const Job& job, const Plan& plan, const std::string& k8s_na
     if (!data.claim.empty()) workload.claims.push_back({data.claim, data.read_only, many});
   }
   if (!job.checkpoint.claim.empty()) workload.claims.push_back({job.checkpoint.claim, false, many});
+  for (const ClaimUse& use : workload.claims) {
+    workload.request.groups.front().claims.push_back(use.name);
+  }
   workload.images = {job.run.image};
   return workload;
 }

@@ -266,6 +266,39 @@ TEST(Manifests, MountAClaimTwiceInOnePod) {
   EXPECT_TRUE(read(pod + "---\n" + pod).claims[0].many_nodes);
 }
 
+TEST(Manifests, AreReadOfSetsThatServeModels) {
+  const std::string spec =
+      "{spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}}";
+  expect_eight_gpus(read("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x}\n"
+                         "spec: {replicas: 2, template: " +
+                         spec + "}\n"),
+                    2);
+  const std::string group =
+      "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: x}\n"
+      "spec: {replicas: 2, leaderWorkerTemplate: {size: 3, workerTemplate: " +
+      spec;
+  expect_eight_gpus(read(group + "}}\n"), 6);
+  const Workload own_leader =
+      read(group +
+           ", leaderTemplate: {spec: {containers: [{name: l, resources: {limits: {cpu: 4}}}]}}}}");
+  ASSERT_EQ(own_leader.request.groups.size(), 2U);
+  EXPECT_EQ(own_leader.request.groups[0].pods, 4U);
+  EXPECT_EQ(own_leader.request.groups[1].pods, 2U);
+}
+
+TEST(Manifests, KeepTheClaimsOfEachGroup) {
+  const auto pod = [](const char* name, const char* claim) {
+    return std::string("apiVersion: v1\nkind: Pod\nmetadata: {name: ") + name +
+           "}\nspec: {volumes: [{name: v, persistentVolumeClaim: {claimName: " + claim +
+           "}}], containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}\n---\n";
+  };
+  const Workload workload = read(pod("x", "a") + pod("y", "b") + pod("z", "a"));
+  ASSERT_EQ(workload.request.groups.size(), 2U);
+  EXPECT_EQ(workload.request.groups[0].pods, 2U);
+  EXPECT_EQ(workload.request.groups[0].claims, std::vector<std::string>{"a"});
+  EXPECT_EQ(workload.request.groups[1].claims, std::vector<std::string>{"b"});
+}
+
 TEST(Manifests, PutPodsOfOneFileTogether) {
   const std::string pod =
       "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: "
@@ -347,6 +380,63 @@ TEST(PodRequests, CountInitContainersAndSidecarsAsTheSchedulerDoes) {
   EXPECT_EQ(amounts.at("memory"), int64_t{1} << 30);
 }
 
+TEST(Objects, SayFromWhichNodesAVolumeIsReached) {
+  const json volume = {
+      {"spec",
+       {{"nodeAffinity",
+         {{"required",
+           {{"nodeSelectorTerms",
+             {{{"matchExpressions",
+                {{{"key", "zone"}, {"operator", "In"}, {"values", {"a", "b"}}}}}},
+              {{"matchFields",
+                {{{"key", "metadata.name"}, {"operator", "In"}, {"values", {"gpu-7"}}}}}}}}}}}}}}};
+  const NeedSets sets = read_volume_nodes(volume);
+  const json named = {{"metadata", {{"name", "gpu-7"}}}};
+  EXPECT_TRUE(meets_any(read_node(named).fit.labels, sets));
+  EXPECT_TRUE(meets_any({{"zone", "b"}}, sets));
+  EXPECT_FALSE(meets_any({{"zone", "c"}}, sets));
+  EXPECT_TRUE(read_volume_nodes(json::object()).empty());
+  EXPECT_EQ(read_claim({{"spec", {{"volumeName", "pv"}}}}).volume, "pv");
+}
+
+TEST(Objects, NameTheTopmostOwnerOfAPodThatIsKnown) {
+  const auto owner = [](const char* kind, const char* name, json labels) {
+    return read_pod(
+               {{"metadata",
+                 {{"name", "p"},
+                  {"labels", std::move(labels)},
+                  {"ownerReferences", {{{"kind", kind}, {"name", name}, {"controller", true}}}}}}})
+        ->owner;
+  };
+  EXPECT_EQ(owner("StatefulSet", "db", json::object()), "StatefulSet db");
+  EXPECT_EQ(owner("StatefulSet", "vllm", {{"leaderworkerset.sigs.k8s.io/name", "vllm"}}),
+            "LeaderWorkerSet vllm");
+  EXPECT_EQ(owner("Job", "x-w-0", {{"jobset.sigs.k8s.io/jobset-name", "x"}}), "JobSet x");
+  EXPECT_EQ(owner("ReplicaSet", "web-5d4f", {{"pod-template-hash", "5d4f"}}), "Deployment web");
+  EXPECT_EQ(owner("ReplicaSet", "own", json::object()), "ReplicaSet own");
+  EXPECT_EQ(
+      owner("RayCluster", "tune-abc12",
+            {{"ray.io/originated-from-cr-name", "tune"}, {"ray.io/originated-from-crd", "RayJob"}}),
+      "RayJob tune");
+}
+
+TEST(Objects, ReadTheQuotasOfCohorts) {
+  const CohortFacts facts = read_cohort(
+      {{"metadata", {{"name", "dept"}}},
+       {"spec",
+        {{"parentName", "org"},
+         {"resourceGroups",
+          {{{"flavors",
+             {{{"name", "f"},
+               {"resources",
+                {{{"name", kGpu}, {"nominalQuota", "8"}, {"borrowingLimit", 4}}}}}}}}}}}}});
+  EXPECT_EQ(facts.parent, "org");
+  ASSERT_EQ(facts.quotas.size(), 1U);
+  EXPECT_EQ(facts.quotas[0].nominal, 8);
+  EXPECT_EQ(facts.quotas[0].borrow, 4);
+  EXPECT_FALSE(facts.quotas[0].lend);
+}
+
 TEST(Objects, SurviveWhateverTheyAreGiven) {
   const json odd[] = {nullptr,
                       7,
@@ -364,6 +454,8 @@ TEST(Objects, SurviveWhateverTheyAreGiven) {
     static_cast<void>(read_limits(each));
     static_cast<void>(read_local_queue(each));
     static_cast<void>(read_cluster_queue(each, {}));
+    static_cast<void>(read_cohort(each));
+    static_cast<void>(read_volume_nodes(each));
     static_cast<void>(read_flavor(each));
     static_cast<void>(read_volcano_queue(each));
     static_cast<void>(workload_of(std::vector<json>{each}, "ml"));

@@ -100,6 +100,36 @@ std::optional<std::vector<LabelNeed>> selector_of(
 
 namespace {
 
+// By flavor and resource.
+using FlavorUse = std::map<std::pair<std::string, std::string>, int64_t>;
+
+// Of a ClusterQueue or a Cohort.
+std::vector<FlavorQuota> read_quotas(const json& spec, const FlavorUse& used) {
+  std::vector<FlavorQuota> quotas;
+  for (const json& group : items(spec, "resourceGroups")) {
+    for (const json& flavor : items(group, "flavors")) {
+      for (const json& resource : items(flavor, "resources")) {
+        FlavorQuota quota{.flavor = json_string(flavor, "name"),
+                          .resource = json_string(resource, "name")};
+        const auto amount = [&](const char* field) -> std::optional<int64_t> {
+          if (!resource.contains(field)) return std::nullopt;
+          const Amounts read = read_amounts({{quota.resource, resource[field]}});
+          if (read.empty()) return std::nullopt;
+          return std::max<int64_t>(0, read.begin()->second);
+        };
+        quota.nominal = amount("nominalQuota").value_or(0);
+        quota.borrow = amount("borrowingLimit");
+        quota.lend = amount("lendingLimit");
+        if (const auto found = used.find({quota.flavor, quota.resource}); found != used.end()) {
+          quota.used = found->second;
+        }
+        quotas.push_back(quota);
+      }
+    }
+  }
+  return quotas;
+}
+
 std::vector<ApartTerm> read_terms(const json& affinity,
                                   const std::map<std::string, std::string>& labels) {
   std::vector<ApartTerm> out;
@@ -131,11 +161,54 @@ Amounts containers_together(const json& spec, Amounts (*of_container)(const json
   return sum;
 }
 
+// What people know of the objects above a pod: its labels say whose parts its owner is one of.
+std::string topmost_owner(const std::string& owner,
+                          const std::map<std::string, std::string>& labels) {
+  constexpr std::pair<const char*, const char*> kParts[] = {
+      {"jobset.sigs.k8s.io/jobset-name", "JobSet"},
+      {"leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"}};
+  for (const auto& [label, kind] : kParts) {
+    if (const auto found = labels.find(label); found != labels.end()) {
+      return fmt::format("{} {}", kind, found->second);
+    }
+  }
+  if (const auto ray = labels.find("ray.io/originated-from-cr-name"); ray != labels.end()) {
+    const auto kind = labels.find("ray.io/originated-from-crd");
+    if (kind != labels.end()) return kind->second + " " + ray->second;
+  }
+  const auto hash = labels.find("pod-template-hash");
+  constexpr std::string_view kReplicaSet = "ReplicaSet ";
+  if (hash != labels.end() && owner.starts_with(kReplicaSet) &&
+      owner.ends_with("-" + hash->second)) {
+    const size_t end = owner.size() - hash->second.size() - 1;
+    return "Deployment " + owner.substr(kReplicaSet.size(), end - kReplicaSet.size());
+  }
+  return owner;
+}
+
 Amounts container_limits(const json& container) {
   return read_amounts(child(child(container, "resources"), "limits"));
 }
 
 }  // namespace
+
+NeedSets read_node_terms(const json& selector, const std::vector<LabelNeed>& always) {
+  NeedSets out;
+  for (const json& term : items(selector, "nodeSelectorTerms")) {
+    std::vector<LabelNeed> set = always;
+    for (const char* list : {"matchExpressions", "matchFields"}) {
+      for (const json& expression : items(term, list)) {
+        std::string key = json_string(expression, "key");
+        if (list == std::string_view("matchFields")) key.insert(0, ".");
+        set.push_back({.key = std::move(key),
+                       .op = json_string(expression, "operator"),
+                       .values = texts(items(expression, "values"))});
+      }
+    }
+    out.push_back(std::move(set));
+  }
+  return out;
+}
 
 std::vector<ApartTerm> read_apart(const json& pod_spec,
                                   const std::map<std::string, std::string>& labels) {
@@ -188,6 +261,7 @@ NodeFacts read_node(const json& node) {
   NodeFacts facts;
   facts.fit.name = name_of(node);
   facts.fit.labels = read_labels(node);
+  facts.fit.labels[kNodeNameField] = facts.fit.name;
   const json& spec = child(node, "spec");
   facts.fit.cordoned = json_bool(spec, "unschedulable");
   for (const json& taint : items(spec, "taints")) {
@@ -237,14 +311,10 @@ std::optional<FitPod> read_pod(const json& pod) {
     if (!json_bool(owner, "controller")) continue;
     out.owner = json_string(owner, "kind") + " " + json_string(owner, "name");
   }
-  // A JobSet's Jobs are one thing to whoever waits for them.
   out.labels = read_labels(pod);
+  out.owner = topmost_owner(out.owner, out.labels);
   out.apart = read_apart(spec, out.labels);
   out.priority = json_int64(spec, "priority");
-  const auto& labels = out.labels;
-  if (const auto set = labels.find("jobset.sigs.k8s.io/jobset-name"); set != labels.end()) {
-    out.owner = "JobSet " + set->second;
-  }
   const int64_t deadline_s = json_int64(spec, "activeDeadlineSeconds");
   const auto started = kube::parse_rfc3339_s(json_string(status, "startTime"));
   if (deadline_s > 0 && started) out.ends_unix_s = *started + deadline_s;
@@ -257,7 +327,12 @@ ClaimFacts read_claim(const json& claim) {
           .phase = json_string(child(claim, "status"), "phase"),
           .access_modes = texts(items(spec, "accessModes")),
           .storage_class = json_string(spec, "storageClassName"),
-          .terminating = child(claim, "metadata").contains("deletionTimestamp")};
+          .terminating = child(claim, "metadata").contains("deletionTimestamp"),
+          .volume = json_string(spec, "volumeName")};
+}
+
+NeedSets read_volume_nodes(const json& volume) {
+  return read_node_terms(child(child(child(volume, "spec"), "nodeAffinity"), "required"), {});
 }
 
 QuotaFacts read_quota(const json& quota) {
@@ -308,7 +383,7 @@ ClusterQueueFacts read_cluster_queue(const json& queue,
   } else {
     facts.admits_namespace = false;
   }
-  std::map<std::pair<std::string, std::string>, int64_t> used;
+  FlavorUse used;
   for (const json& flavor : items(child(queue, "status"), "flavorsReservation")) {
     for (const json& resource : items(flavor, "resources")) {
       const std::string name = json_string(resource, "name");
@@ -317,25 +392,16 @@ ClusterQueueFacts read_cluster_queue(const json& queue,
       for (const auto& [key, amount] : total) used[{json_string(flavor, "name"), key}] = amount;
     }
   }
-  for (const json& group : items(spec, "resourceGroups")) {
-    for (const json& flavor : items(group, "flavors")) {
-      for (const json& resource : items(flavor, "resources")) {
-        FlavorQuota quota{.flavor = json_string(flavor, "name"),
-                          .resource = json_string(resource, "name")};
-        const auto amount = [&](const char* field) -> std::optional<int64_t> {
-          if (!resource.contains(field)) return std::nullopt;
-          const Amounts read = read_amounts({{quota.resource, resource[field]}});
-          return read.empty() ? std::nullopt : std::optional(read.begin()->second);
-        };
-        quota.nominal = amount("nominalQuota").value_or(0);
-        quota.borrow = amount("borrowingLimit");
-        quota.lend = amount("lendingLimit");
-        quota.used = used[{quota.flavor, quota.resource}];
-        facts.quotas.push_back(quota);
-      }
-    }
-  }
+  facts.quotas = read_quotas(spec, used);
   return facts;
+}
+
+CohortFacts read_cohort(const json& cohort) {
+  const json& spec = child(cohort, "spec");
+  return {
+      .name = name_of(cohort),
+      .parent = json_string(spec, "parentName", json_string(spec, "parent")),  // "parent": v1alpha1
+      .quotas = read_quotas(spec, {})};
 }
 
 FlavorFacts read_flavor(const json& flavor) {

@@ -25,6 +25,9 @@ std::vector<ApartTerm> read_together(const nlohmann::json& pod_spec,
 std::vector<SpreadTerm> read_spread(const nlohmann::json& pod_spec,
                                     const std::map<std::string, std::string>& labels);
 
+// The terms of a node selector, each with `always`.
+NeedSets read_node_terms(const nlohmann::json& selector, const std::vector<LabelNeed>& always);
+
 Amounts read_amounts(const nlohmann::json& amounts);
 NodeFacts read_node(const nlohmann::json& node);
 // Nothing for a pod that has ended. `owner_ends`: by owner, from deadlines of jobs.
@@ -35,19 +38,20 @@ Amounts pod_requests(const nlohmann::json& pod_spec);
 // What a quota counts as its limits.
 Amounts pod_limits(const nlohmann::json& pod_spec);
 ClaimFacts read_claim(const nlohmann::json& claim);
+// From which nodes a PersistentVolume is reached; empty: from all.
+NeedSets read_volume_nodes(const nlohmann::json& volume);
 QuotaFacts read_quota(const nlohmann::json& quota);
 std::vector<LimitFacts> read_limits(const nlohmann::json& limit_range);
 LocalQueueFacts read_local_queue(const nlohmann::json& queue);
 ClusterQueueFacts read_cluster_queue(const nlohmann::json& queue,
                                      const std::map<std::string, std::string>& namespace_labels);
+CohortFacts read_cohort(const nlohmann::json& cohort);
 FlavorFacts read_flavor(const nlohmann::json& flavor);
 VolcanoQueueFacts read_volcano_queue(const nlohmann::json& queue);
 PriorityFacts read_priority_class(const nlohmann::json& priority_class);
 
 std::map<std::string, std::string> read_labels(const nlohmann::json& object);
 std::string name_of(const nlohmann::json& object);
-// {matchLabels, matchExpressions}; null selects nothing, an empty one all.
-bool selects(const nlohmann::json* selector, const std::map<std::string, std::string>& labels);
 
 // "96", "1.5", "256 GiB", "8": an amount as people read it.
 std::string amount_text(const std::string& resource, int64_t amount);

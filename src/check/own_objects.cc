@@ -110,6 +110,8 @@ void add_own_objects(const std::vector<json>& objects, Snapshot& snapshot) {
       snapshot.priority_classes.push_back(read_priority_class(object));
     } else if (kind == "ClusterQueue") {
       snapshot.cluster_queues.push_back(read_cluster_queue(object, snapshot.namespace_labels));
+    } else if (kind == "Cohort") {
+      snapshot.cohorts.push_back(read_cohort(object));
     } else if (kind == "ResourceFlavor") {
       snapshot.flavors.push_back(read_flavor(object));
     } else if (!is_here) {

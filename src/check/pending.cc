@@ -29,22 +29,29 @@ constexpr const char* kJobLabels[] = {"batch.kubernetes.io/job-name",
                                       "jobset.sigs.k8s.io/jobset-name",
                                       "volcano.sh/job-name",
                                       "ray.io/cluster",
+                                      "ray.io/originated-from-cr-name",
+                                      "leaderworkerset.sigs.k8s.io/name",
                                       "scheduling.x-k8s.io/pod-group",
                                       "shanty.dev/job"};
 constexpr const char* kGroupAnnotations[] = {"scheduling.k8s.io/group-name",
                                              "scheduling.volcano.sh/group-name"};
 // Kinds that decide, by group.
-constexpr std::pair<const char*, const char*> kDeciders[] = {{"kueue.x-k8s.io", "Workload"},
-                                                             {"scheduling.volcano.sh", "PodGroup"},
-                                                             {"scheduling.x-k8s.io", "PodGroup"},
-                                                             {"scheduling.k8s.io", "PodGroup"},
-                                                             {"batch", "Job"},
-                                                             {"kubeflow.org", "PyTorchJob"},
-                                                             {"trainer.kubeflow.org", "TrainJob"},
-                                                             {"jobset.x-k8s.io", "JobSet"},
-                                                             {"batch.volcano.sh", "Job"},
-                                                             {"kubeflow.org", "MPIJob"},
-                                                             {"ray.io", "RayJob"}};
+constexpr std::pair<const char*, const char*> kDeciders[] = {
+    {"kueue.x-k8s.io", "Workload"},
+    {"scheduling.volcano.sh", "PodGroup"},
+    {"scheduling.x-k8s.io", "PodGroup"},
+    {"scheduling.k8s.io", "PodGroup"},
+    {"batch", "Job"},
+    {"kubeflow.org", "PyTorchJob"},
+    {"trainer.kubeflow.org", "TrainJob"},
+    {"jobset.x-k8s.io", "JobSet"},
+    {"batch.volcano.sh", "Job"},
+    {"kubeflow.org", "MPIJob"},
+    {"ray.io", "RayJob"},
+    {"ray.io", "RayCluster"},
+    {"leaderworkerset.x-k8s.io", "LeaderWorkerSet"},
+    {"apps", "Deployment"},
+    {"apps", "StatefulSet"}};
 
 bool is_owned_by(const json& object, const std::string& name) {
   return std::ranges::any_of(items(child(object, "metadata"), "ownerReferences"),

@@ -33,5 +33,7 @@ Finding make_finding(std::string code, Severity severity, std::string message);
 // "a, b, c and 5 more": at most kMaxNamed of them.
 inline constexpr size_t kMaxNamed = 5;
 std::string joined(const std::vector<std::string>& names);
+// "zone In [a, b]".
+std::string need_text(const LabelNeed& need);
 
 }  // namespace shanty::check

@@ -26,4 +26,8 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+std::string need_text(const LabelNeed& need) {
+  return need.key + " " + need.op + (need.values.empty() ? "" : " [" + joined(need.values) + "]");
+}
+
 }  // namespace shanty::check

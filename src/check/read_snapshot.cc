@@ -131,6 +131,18 @@ class Reader {
     note(list(
         "", "PersistentVolumeClaim", snapshot_.k8s_namespace,
         [&](const json& item) { snapshot_.claims[name_of(item)] = read_claim(item); }, reset));
+    std::map<std::string, NeedSets> nodes_of;  // by volume
+    note(list(
+        "", "PersistentVolume", "",
+        [&](const json& item) {
+          NeedSets nodes = read_volume_nodes(item);
+          if (!nodes.empty()) nodes_of[name_of(item)] = std::move(nodes);
+        },
+        [&] { nodes_of.clear(); }));
+    for (auto& [name, claim] : snapshot_.claims) {
+      const auto found = nodes_of.find(claim.volume);
+      if (found != nodes_of.end()) claim.nodes = found->second;
+    }
     note(list(
         "storage.k8s.io", "StorageClass", "",
         [&](const json& item) {
@@ -170,6 +182,7 @@ class Reader {
     note(list_into(kueue, "LocalQueue", here, snapshot_.local_queues, read_local_queue));
     note(list_into(kueue, "ClusterQueue", "", snapshot_.cluster_queues,
                    [&](const json& item) { return read_cluster_queue(item, namespace_labels); }));
+    note(list_into(kueue, "Cohort", "", snapshot_.cohorts, read_cohort));
     note(list_into(kueue, "ResourceFlavor", "", snapshot_.flavors, read_flavor));
     note(list_into("scheduling.volcano.sh", "Queue", "", snapshot_.volcano_queues,
                    read_volcano_queue));

@@ -27,6 +27,8 @@ struct ClaimFacts {
   std::string storage_class;
   bool terminating = false;
   bool is_new = false;  // the job's own objects make it
+  std::string volume;   // that it is bound to
+  NeedSets nodes = {};  // from which that is reached; empty: from all
 };
 
 // "Terminating", "PriorityClass" with "In" and values, ...
@@ -64,7 +66,7 @@ struct FlavorQuota {
   int64_t nominal = 0;
   std::optional<int64_t> borrow;  // none: no limit within the cohort
   int64_t used = 0;
-  std::optional<int64_t> lend;  // of its nominal, to the cohort; none: all
+  std::optional<int64_t> lend;  // of what it has, to the cohort above; none: all
 };
 
 struct ClusterQueueFacts {
@@ -74,6 +76,13 @@ struct ClusterQueueFacts {
   bool active = true;
   std::string inactive_why;
   bool admits_namespace = true;  // by its namespaceSelector
+  std::vector<FlavorQuota> quotas;
+};
+
+// A Cohort of Kueue: quotas of its own, and a place in a tree.
+struct CohortFacts {
+  std::string name;
+  std::string parent;  // empty: it is a root
   std::vector<FlavorQuota> quotas;
 };
 
@@ -124,6 +133,7 @@ struct Snapshot {
   std::vector<LimitFacts> limits;
   std::vector<LocalQueueFacts> local_queues;
   std::vector<ClusterQueueFacts> cluster_queues;
+  std::vector<CohortFacts> cohorts;  // those that are objects; others are only names
   std::vector<FlavorFacts> flavors;
   std::vector<VolcanoQueueFacts> volcano_queues;
   std::vector<Refusal> refusals;

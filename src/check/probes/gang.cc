@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "check/cohorts.h"
 #include "check/objects.h"
 #include "check/probes/areas.h"
 
@@ -14,33 +15,6 @@ std::vector<std::string> gang_mechanisms(const Snapshot& snapshot) {
   if (snapshot.serves("scheduling.x-k8s.io", "PodGroup")) found.emplace_back("coscheduling");
   if (snapshot.serves("scheduling.k8s.io", "PodGroup")) found.emplace_back("the scheduler's own");
   return found;
-}
-
-// What one flavor can give of a resource: its own, and what the cohort may lend.
-struct Share {
-  int64_t nominal = 0;
-  int64_t most = 0;
-  int64_t free = 0;
-};
-
-Share share_of(const FlavorQuota& quota, const ClusterQueueFacts& queue, const Snapshot& snapshot) {
-  Share share{quota.nominal, quota.nominal, quota.nominal - quota.used};
-  if (queue.cohort.empty()) return share;
-  int64_t others = 0;
-  int64_t others_free = 0;
-  for (const ClusterQueueFacts& other : snapshot.cluster_queues) {
-    if (other.cohort != queue.cohort || other.name == queue.name) continue;
-    for (const FlavorQuota& theirs : other.quotas) {
-      if (theirs.flavor != quota.flavor || theirs.resource != quota.resource) continue;
-      const int64_t lent = std::min(theirs.lend.value_or(theirs.nominal), theirs.nominal);
-      others += lent;
-      others_free += std::min(lent, theirs.nominal - theirs.used);
-    }
-  }
-  const int64_t borrow = quota.borrow ? std::min(*quota.borrow, others) : others;
-  share.most += borrow;
-  share.free = std::min(share.most - quota.used, share.free + others_free);
-  return share;
 }
 
 const FlavorFacts* find_flavor(const ProbeInput& in, const std::string& name) {
@@ -78,11 +52,11 @@ void judge_quota(const ProbeInput& in, const ClusterQueueFacts& queue,
                  std::vector<Finding>& findings) {
   for (const auto& [resource, wanted] : in.workload.total()) {
     if (wanted <= 0) continue;
-    Share best;
+    QuotaShare best;
     std::string flavor;
     for (const FlavorQuota& quota : queue.quotas) {
       if (quota.resource != resource || !takes_job(in, quota.flavor)) continue;
-      const Share share = share_of(quota, queue, in.snapshot);
+      const QuotaShare share = share_of(queue, quota, in.snapshot);
       if (flavor.empty() || share.free > best.free) {
         best = share;
         flavor = quota.flavor;
@@ -100,12 +74,11 @@ void judge_quota(const ProbeInput& in, const ClusterQueueFacts& queue,
           "ClusterQueue " + queue.name + " has at most " + amount_text(resource, best.most) + " " +
               resource + " (flavor " + flavor + "): " + asks + ", so it is never admitted"));
     } else if (wanted > best.free) {
-      findings.push_back(make_finding("GANG054", Severity::kWarning,
-                                      "ClusterQueue " + queue.name + " has " +
-                                          amount_text(resource, std::max<int64_t>(0, best.free)) +
-                                          " " + resource + " of " +
-                                          amount_text(resource, best.most) + " free (flavor " +
-                                          flavor + "): " + asks + " and has to wait"));
+      findings.push_back(
+          make_finding("GANG054", Severity::kWarning,
+                       "ClusterQueue " + queue.name + " has " + amount_text(resource, best.free) +
+                           " " + resource + " of " + amount_text(resource, best.most) +
+                           " free (flavor " + flavor + "): " + asks + " and has to wait"));
     }
   }
 }
@@ -136,6 +109,11 @@ void judge_kueue(const ProbeInput& in, std::vector<Finding>& findings) {
       if (queue->stopped)
         finding.evidence.push_back({.text = "ClusterQueue " + queue->name + " is stopped"});
       findings.push_back(std::move(finding));
+    } else if (const auto cycle = cohort_cycle(queue->cohort, in.snapshot); !cycle.empty()) {
+      findings.push_back(make_finding("GANG052", Severity::kError,
+                                      "queue " + name + " admits nothing now: the Cohorts " +
+                                          joined(cycle) +
+                                          " are each other's parents (parentName)"));
     } else if (!queue->admits_namespace) {
       findings.push_back(make_finding("GANG052", Severity::kError,
                                       "ClusterQueue " + queue->name +

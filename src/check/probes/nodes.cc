@@ -64,10 +64,7 @@ void probe_nodes(const ProbeInput& in, std::vector<Finding>& findings) {
   if (in.fit.nodes.empty() || !none_match) return;
   std::string asked;
   for (const auto& set : in.workload.request.needs) {
-    for (const LabelNeed& need : set) {
-      asked +=
-          (asked.empty() ? "" : ", ") + need.key + " " + need.op + " [" + joined(need.values) + "]";
-    }
+    for (const LabelNeed& need : set) asked += (asked.empty() ? "" : ", ") + need_text(need);
   }
   if (asked.empty()) asked = in.workload.request.topology_label;
   findings.push_back(make_finding("SCHED054", Severity::kError,

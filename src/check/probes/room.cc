@@ -26,12 +26,13 @@ void add_holders(const ProbeInput& in, Finding& finding) {
 void probe_room(const ProbeInput& in, std::vector<Finding>& findings) {
   const Fit& fit = in.fit;
   if (fit.fits) return;
-  const size_t usable = count_of(fit, NodeState::kOpen) + count_of(fit, NodeState::kBusy);
+  const bool never =
+      count_of(fit, NodeState::kTooSmall) + count_of(fit, NodeState::kOther) == fit.nodes.size();
   const bool apart = !fit.changes.empty() && fit.changes.front().kind == ChangeKind::kNoTopology;
   const std::string have =
       fmt::format("{} of {} find a place now", fit.placed, counted(fit.wanted, "pod"));
   Finding finding;
-  if (usable == 0) {
+  if (never) {
     finding = make_finding("SCHED051", Severity::kError,
                            "no node that the job may use is large enough for one of its pods (" +
                                pod_text(in.workload) + ")");
