@@ -1,5 +1,7 @@
 """The tests' kubelet does what the other tests take for granted of a real one."""
 
+import re
+
 import pytest
 
 from .cluster import TRAIN_IMAGE
@@ -88,6 +90,8 @@ def test_a_pod_runs_with_its_environment_files_and_log(pods):
         "1000", "all", "pod-all", "fast", "2", "pod-all!", "from", "the", "map", "s3cret",
         "67108864", "16777216", "/work"]
     assert pods.log("all", tailLines=1) == "/work\n"
+    assert re.fullmatch(r"20\d\d-[-\dT:]+\.\d{9}Z /work\n",
+                        pods.log("all", tailLines=1, timestamps="true"))
 
 
 def test_pods_find_each_other_by_name(pods):

@@ -1,11 +1,13 @@
 """Runs one container: python launcher.py SPEC.json. Waits for it and ends as it ended.
 
 Joins the pod's network, host name and IPC, makes mount and process namespaces of its own, lays the
-container's root together and becomes its first process. Nothing of it outlives this process.
+container's root together and becomes its first process. Nothing of it outlives this process, which
+keeps what it prints as container runtimes do: TIME stdout F TEXT, or P where the line goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -13,6 +15,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 NEW = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "pid": 0x20000000,
@@ -22,6 +25,8 @@ PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 LAST_CAPABILITY = 40
 MAX_STEPS = 200  # of a path, its links followed
 SHM_BYTES = 64 << 20  # what a container runtime gives /dev/shm
+LONGEST_PART = 16 << 10  # of a line
+READ_BYTES = 1 << 16
 DEVICES = ["null", "zero", "full", "random", "urandom", "tty"]
 # What container runtimes leave to root: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
 # setpcap, net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap.
@@ -142,6 +147,58 @@ def become(spec: dict) -> None:
     os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
 
 
+def now_text() -> bytes:
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{stamp}.{nanoseconds:09d}Z".encode()
+
+
+class LogWriter:
+    """Keeps output in a file, line by line."""
+
+    def __init__(self, file: int):
+        self.file, self.rest = file, b""
+
+    def feed(self, data: bytes) -> None:
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        entries = [entry for line in lines for entry in self.entries(line)]
+        while len(self.rest) >= LONGEST_PART:
+            entries.append(self.entry(b"P", self.rest[:LONGEST_PART]))
+            self.rest = self.rest[LONGEST_PART:]
+        self.write(b"".join(entries))
+
+    def close(self) -> None:
+        if self.rest:
+            self.feed(b"\n")
+
+    def entries(self, line: bytes):
+        while len(line) > LONGEST_PART:
+            yield self.entry(b"P", line[:LONGEST_PART])
+            line = line[LONGEST_PART:]
+        yield self.entry(b"F", line)
+
+    @staticmethod
+    def entry(tag: bytes, text: bytes) -> bytes:
+        return b"%s stdout %s %s\n" % (now_text(), tag, text)
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self.file, data):]
+
+
+def keep_output(pipe: int) -> None:
+    """Until the last process of the container has closed it."""
+    log = LogWriter(1)
+    while data := os.read(pipe, READ_BYTES):
+        log.feed(data)
+    log.close()
+
+
+def pass_on(child: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may have ended this moment
+        os.kill(child, number)
+
+
 def main() -> int:
     spec = json.loads(Path(sys.argv[1]).read_text())
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -152,20 +209,30 @@ def main() -> int:
             check(libc.setns(file.fileno(), NEW[space]), f"join {space}")
     check(libc.unshare(NEW["mnt"] | NEW["pid"]), "unshare")
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
+    output, printed = os.pipe()
     child = os.fork()
     if child == 0:
+        os.dup2(printed, 1)
+        os.dup2(printed, 2)
         try:
             become(spec)
         except OSError as error:
             print(f"container: {error}", file=sys.stderr, flush=True)
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    os.close(printed)
+    for told, meant in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGUSR1, signal.SIGKILL)):
+        signal.signal(told, lambda *_, meant=meant: pass_on(child, meant))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGUSR1])
+    keep_output(output)
     status = os.waitpid(child, 0)[1]
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":
-    os._exit(main())
+    try:
+        os._exit(main())
+    except OSError as failure:
+        LogWriter(1).feed(f"container: {failure}\n".encode())
+        os._exit(128)

@@ -18,6 +18,34 @@ def last_lines(data: bytes, count: int) -> bytes:
     return b"".join(lines[-count:] if count else [])
 
 
+class Entries:
+    """What launcher.py keeps of a container's output as the API gives it out."""
+
+    def __init__(self, stamps: bool, since: bytes = b""):
+        self.stamps, self.since = stamps, since
+        self.rest, self.goes_on = b"", False
+
+    def text(self, data: bytes) -> bytes:
+        *entries, self.rest = (self.rest + data).split(b"\n")
+        return b"".join(map(self.one, entries))
+
+    def one(self, entry: bytes) -> bytes:
+        stamp, _, tag, text = entry.split(b" ", 3)
+        begins, self.goes_on = not self.goes_on, tag == b"P"
+        if stamp < self.since:
+            return b""
+        return (stamp + b" " if self.stamps and begins else b"") + text + (
+            b"" if self.goes_on else b"\n")
+
+
+def since(query: dict) -> bytes:
+    """The moment before which nothing is wanted, as entries are stamped."""
+    if "sinceSeconds" in query:
+        moment = time.gmtime(time.time() - int(query["sinceSeconds"]))
+        return time.strftime("%Y-%m-%dT%H:%M:%S", moment).encode()
+    return query.get("sinceTime", "").encode()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -48,8 +76,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             pass
 
     def send_log(self, log: Path, query: dict, container) -> None:
+        entries = Entries(query.get("timestamps") == "true", since(query))
         with open(log, "rb") as file:
-            data = file.read()
+            data = entries.text(file.read())
             if "tailLines" in query:
                 data = last_lines(data, int(query["tailLines"]))
             self.send_chunk(data[: int(query.get("limitBytes", len(data)))])
@@ -57,7 +86,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             while query.get("follow") == "true" and time.monotonic() < deadline:
                 running = container.running and container.log() == log
                 data = file.read(CHUNK_BYTES)
-                self.send_chunk(data)
+                self.send_chunk(entries.text(data))
                 if not data and not running:
                     return
                 if not data:
