@@ -26,13 +26,14 @@ Yaml rule(const Right& right) {
 }
 
 const std::vector<std::string> kApply = {"create", "get", "patch", "delete"};
-const std::vector<std::string> kFollow = {"get", "list", "watch"};
+const std::vector<std::string> kFollow = {"list", "watch"};
 const std::vector<std::string> kBoth = {"create", "get", "list", "watch", "patch", "delete"};
 
 std::vector<Right> rights(const RenderContext& c, const RenderTarget& target) {
   std::vector<Right> out;
   if (target.kind == "Pod") {
-    out.push_back({"", {"pods"}, kBoth, "The job's pods."});
+    out.push_back(
+        {"", {"pods"}, {"create", "list", "watch", "patch", "delete"}, "The job's pods."});
   } else {
     out.push_back({std::string(target.group),
                    {std::string(target.plural)},
@@ -40,7 +41,7 @@ std::vector<Right> rights(const RenderContext& c, const RenderTarget& target) {
                    fmt::format("The job itself: to start, find, follow, stop and remove it.")});
     out.push_back({"",
                    {"pods"},
-                   {"get", "list", "watch", "delete"},
+                   {"list", "watch", "delete"},
                    "Its pods: to follow them, and to have one replaced."});
   }
   if (target.name == "volcano") {

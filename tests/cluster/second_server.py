@@ -18,7 +18,8 @@ class SecondServer:
         first = cluster.plane.components["kube-apiserver"].process
         words = Path(f"/proc/{first.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
         program = next(i for i, word in enumerate(words) if word.endswith("/kube-apiserver"))
-        own = {"--secure-port": f"--secure-port={PORT}"}
+        own = {"--secure-port": f"--secure-port={PORT}",
+               "--audit-log-path": f"--audit-log-path={cluster.directory}/second-audit.log"}
         self.command = ["setpriv", "--pdeathsig", "KILL", "--",
                         *(own.get(word.partition("=")[0], word) for word in words[program:]),
                         *more]
