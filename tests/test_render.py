@@ -113,7 +113,7 @@ GANGS = {
     "kueue": ["pods", "job", "jobset", "pytorchjob", "trainjob", "mpijob", "rayjob"],
     "volcano": ["pods", "job", "jobset", "pytorchjob", "trainjob", "volcano", "mpijob", "rayjob"],
     "coscheduling": ["pods", "job", "jobset", "pytorchjob", "trainjob", "mpijob", "rayjob"],
-    "native": ["pods", "job", "jobset", "pytorchjob", "trainjob", "rayjob"],
+    "native": ["pods", "job", "jobset", "pytorchjob", "trainjob"],
 }
 
 

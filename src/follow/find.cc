@@ -62,13 +62,18 @@ std::string FoundJob::state() const {
   if (all([](const PodState& p) { return p.phase == "Succeeded"; })) return "succeeded";
   if (all([](const PodState& p) { return p.has_ended(); })) return "failed";
   if (all([](const PodState& p) { return p.is_leaving; })) return "leaving";
-  if (running() == pods.size() && !pods.empty()) return "running";
+  if (running() == nodes() && !pods.empty()) return "running";
   const bool placed = std::ranges::any_of(pods, [](const PodState& p) { return !p.node.empty(); });
   return placed ? "starting" : "pending";
 }
 
 size_t FoundJob::running() const {
-  return static_cast<size_t>(std::ranges::count_if(pods, is_running));
+  return static_cast<size_t>(std::ranges::count_if(
+      pods, [](const PodState& pod) { return is_running(pod) && !pod.is_helper; }));
+}
+
+size_t FoundJob::nodes() const {
+  return static_cast<size_t>(std::ranges::count(pods, false, &PodState::is_helper));
 }
 
 int64_t FoundJob::created_unix_s() const {

@@ -20,7 +20,8 @@ struct FoundJob {
 
   // "queued", "stopped", "pending", "starting", "running", "succeeded", "failed", "leaving".
   std::string state() const;
-  size_t running() const;
+  size_t running() const;  // of the nodes
+  size_t nodes() const;    // pods that are nodes of the job
   int64_t created_unix_s() const;
 };
 

@@ -64,11 +64,16 @@ void Follower::tell_first_minute(Lines& out, std::vector<std::string> answers) {
 
 size_t Follower::running() const {
   return static_cast<size_t>(std::ranges::count_if(pods_, [](const auto& entry) {
-    return stage_of(entry.second) == Stage::kRunning && !entry.second.is_leaving;
+    return stage_of(entry.second) == Stage::kRunning && !entry.second.is_leaving &&
+           !entry.second.is_helper;
   }));
 }
 
-uint64_t Follower::wanted() const { return std::max<uint64_t>(goal_.pods, pods_.size()); }
+uint64_t Follower::wanted() const {
+  const auto nodes =
+      std::ranges::count_if(pods_, [](const auto& entry) { return !entry.second.is_helper; });
+  return std::max(goal_.pods, static_cast<uint64_t>(nodes));
+}
 
 Follower::Stage Follower::stage_of(const PodState& pod) {
   if (pod.has_ended()) return Stage::kEnded;
@@ -242,7 +247,7 @@ void Follower::look_at_all(Lines& out) {
   std::string resource;
   std::set<std::string> nodes;
   for (const auto& [name, pod] : pods_) {
-    if (stage_of(pod) != Stage::kRunning) continue;
+    if (stage_of(pod) != Stage::kRunning || pod.is_helper) continue;
     gpus += pod.gpus;
     if (!pod.gpu_resource.empty()) resource = pod.gpu_resource;
     nodes.insert(pod.node);

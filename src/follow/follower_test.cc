@@ -59,6 +59,16 @@ json without_place(const std::string& name, int rank, const std::string& why) {
   return pod;
 }
 
+TEST_F(FollowerTest, CountsOnlyPodsThatAreNodes) {
+  json head = running_pod("train-head", 0, "n0", 0);
+  head["metadata"]["labels"]["ray.io/node-type"] = "head";
+  pod(head);
+  EXPECT_EQ(follower_.summary(), "0 of 2 pods run");
+  EXPECT_THAT(pod(running_pod("train-a", 0, "n1")), Not(Contains(HasSubstr("pods: "))));
+  EXPECT_THAT(pod(running_pod("train-b", 1, "n2")),
+              Contains("pods: 2 of 2 run, with 16 x nvidia.com/gpu in all, on 2 nodes: n1, n2"));
+}
+
 TEST_F(FollowerTest, TellsWhatPodsWaitForOnceItHasSettled) {
   pod(without_place("train-0", 0, "0/4 nodes are available"));
   EXPECT_THAT(after(1s), IsEmpty());

@@ -9,6 +9,9 @@ inline constexpr const char* kJobLabel = "shanty.dev/job";
 inline constexpr const char* kManagerLabel = "app.kubernetes.io/managed-by";
 inline constexpr const char* kManager = "shanty";
 
+// Of pods whose command does not say it.
+inline constexpr const char* kRunDirAnnotation = "shanty.dev/run-dir";
+
 inline std::string selector_of_job(const std::string& job) {
   return std::string(kJobLabel) + "=" + job;
 }

@@ -20,7 +20,7 @@ constexpr Duration kLongestAgain = std::chrono::seconds(10);  // it doubles from
 
 bool has_output(const PodState& pod) {
   const ContainerState* trainer = pod.trainer();
-  return trainer != nullptr && trainer->phase != ContainerState::Phase::kWaiting;
+  return !pod.is_helper && trainer != nullptr && trainer->phase != ContainerState::Phase::kWaiting;
 }
 
 bool shows_all(const PodState& pod) { return pod.run_dir_stays; }

@@ -116,9 +116,15 @@ bool is_on_claim(const std::string& path, const json& container, const json& spe
   return false;
 }
 
-void read_run_dir(const json& spec, PodState& pod) {
+void read_run_dir(const json& metadata, const json& spec, PodState& pod) {
   constexpr std::string_view kFlag = "--run-dir=";
+  const std::string told = json_string(part(metadata, "annotations"), kRunDirAnnotation);
   for (const json& container : list(spec, "containers")) {
+    if (!told.empty()) {
+      pod.run_dir = told;
+      pod.run_dir_stays = is_on_claim(told, container, spec);
+      return;
+    }
     for (const char* key : {"command", "args"}) {
       for (const json& word : list(container, key)) {
         if (!word.is_string() || !word.get_ref<const std::string&>().starts_with(kFlag)) continue;
@@ -157,6 +163,7 @@ std::optional<PodState> read_pod(const json& object) {
       kube::parse_rfc3339_s(json_string(metadata, "creationTimestamp")).value_or(0);
   pod.node = json_string(spec, "nodeName");
   pod.node_rank = node_rank_of(metadata, spec);
+  pod.is_helper = json_string(part(metadata, "labels"), "ray.io/node-type") == "head";
   pod.is_gated = !list(spec, "schedulingGates").empty();
   pod.phase = json_string(status, "phase", "Pending");
   pod.reason = json_string(status, "reason");
@@ -170,7 +177,7 @@ std::optional<PodState> read_pod(const json& object) {
   read_containers(spec, status, true, pod);
   read_containers(spec, status, false, pod);
   read_gpus(spec, pod);
-  read_run_dir(spec, pod);
+  read_run_dir(metadata, spec, pod);
   return pod;
 }
 

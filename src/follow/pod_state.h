@@ -26,11 +26,12 @@ struct ContainerState {
 struct PodState {
   std::string name;
   std::string uid;
-  std::string job;     // label shanty.dev/job; "" = none
-  std::string node;    // "" = it has no place yet
-  int node_rank = -1;  // of the job; -1 = not told
-  std::string phase;   // Pending, Running, Succeeded, Failed, Unknown
-  std::string reason;  // of the pod itself: "Evicted"
+  std::string job;         // label shanty.dev/job; "" = none
+  std::string node;        // "" = it has no place yet
+  int node_rank = -1;      // of the job; -1 = not told
+  bool is_helper = false;  // no node of the job, such as the head of a Ray cluster
+  std::string phase;       // Pending, Running, Succeeded, Failed, Unknown
+  std::string reason;      // of the pod itself: "Evicted"
   std::string message;
   std::string no_place_why;  // the scheduler's words
   bool is_gated = false;     // somebody else must let the scheduler see it

@@ -46,6 +46,17 @@ TEST(PodState, KnowsWhetherTheRunDirectoryOutlivesThePod) {
   EXPECT_TRUE(read_pod(pod)->run_dir_stays);
   pod["spec"]["containers"][0]["command"][2] = "--run-dir=/mnt/elsewhere";
   EXPECT_FALSE(read_pod(pod)->run_dir_stays);
+  pod["metadata"]["annotations"]["shanty.dev/run-dir"] = "/mnt/ckpt/.shanty/runs/train-2";
+  EXPECT_EQ(read_pod(pod)->run_dir, "/mnt/ckpt/.shanty/runs/train-2");
+  EXPECT_TRUE(read_pod(pod)->run_dir_stays);
+}
+
+TEST(PodState, KnowsTheHeadOfARayClusterAsAHelper) {
+  json pod = pod_object("p", 0);
+  pod["metadata"]["labels"]["ray.io/node-type"] = "worker";
+  EXPECT_FALSE(read_pod(pod)->is_helper);
+  pod["metadata"]["labels"]["ray.io/node-type"] = "head";
+  EXPECT_TRUE(read_pod(pod)->is_helper);
 }
 
 TEST(PodState, KeepsTheSchedulersWords) {

@@ -15,8 +15,10 @@ constexpr uint64_t kMi = kKi << 10;
 constexpr uint64_t kGi = kMi << 10;
 constexpr uint64_t kMega = 1'000'000;
 constexpr uint64_t kGiga = 1'000'000'000;
-// A pod that only waits for others.
-constexpr uint64_t kIdleMemoryBytes = kGi;
+constexpr uint64_t kUnknownMemoryBytes = kGi;
+// Ray's head with its dashboard, through which the job comes: 1.3 GB when nothing runs.
+constexpr uint64_t kIdleCpus = 2;
+constexpr uint64_t kIdleMemoryBytes = 4 * kGi;
 constexpr const char* kDeviceClaim = "gpus";  // within the pod
 // Interfaces of a node that lead nowhere or only into its own containers.
 constexpr const char* kNotTheNetwork = "^lo,docker,veth,cali,cilium,flannel,cni,virbr";
@@ -26,7 +28,7 @@ bool wants_gpus(const RenderContext& c) { return c.job.gpu.resource != kNoGpus; 
 
 Yaml trainer_resources(const RenderContext& c) {
   Yaml out = equal_resources(c.plan.count("cpus_per_node").value_or(c.processes),
-                             c.plan.count("memory_per_node_bytes").value_or(kIdleMemoryBytes));
+                             c.plan.count("memory_per_node_bytes").value_or(kUnknownMemoryBytes));
   out["requests"].comment(
       "Equal to the limits: such pods are evicted last, and only they get whole CPUs near their "
       "GPUs from the Topology Manager.");
@@ -146,7 +148,8 @@ Yaml trainer_container(const RenderContext& c, const PodFrame& frame, Yaml& volu
         "The operator would open 23456, which on the node's network one pod of all jobs can have.");
   }
   add_environment(c, frame, out);
-  out.set("resources", frame.is_idle ? equal_resources(1, kIdleMemoryBytes) : trainer_resources(c));
+  out.set("resources",
+          frame.is_idle ? equal_resources(kIdleCpus, kIdleMemoryBytes) : trainer_resources(c));
   out.set("securityContext", container_security(c, !frame.is_idle));
   Yaml mounts;
   add_volumes(c, frame, volumes, mounts);
@@ -220,14 +223,20 @@ std::string shanty_path(const RenderContext& c) {
   return brings_shanty(c) ? fmt::format("{}/shanty", kShantyDir) : "shanty";
 }
 
+bool run_dir_is_shared(const RenderContext& c) { return !c.job.checkpoint.claim.empty(); }
+
+std::string run_dir(const RenderContext& c) {
+  const CheckpointSpec& checkpoint = c.job.checkpoint;
+  const std::string parent = checkpoint.mount.empty() ? fmt::format("{}/runs", kHomeDir)
+                                                      : checkpoint.mount + "/.shanty/runs";
+  return fmt::format("{}/{}-{}", parent, c.name, c.run_id);
+}
+
 std::vector<std::string> agent_command(const RenderContext& c, const std::string& master_addr) {
   std::vector<std::string> out = {shanty_path(c), "agent"};
   if (c.nodes > 1 && !master_addr.empty()) out.push_back("--master-addr=" + master_addr);
   if (c.nodes > 1) out.push_back(fmt::format("--master-port={}", c.master_port));
-  const CheckpointSpec& checkpoint = c.job.checkpoint;
-  const std::string parent = checkpoint.mount.empty() ? fmt::format("{}/runs", kHomeDir)
-                                                      : checkpoint.mount + "/.shanty/runs";
-  out.push_back(fmt::format("--run-dir={}/{}-{}", parent, c.name, c.run_id));
+  out.push_back("--run-dir=" + run_dir(c));
   out.emplace_back("--");
   out.push_back(fmt::format("{}/job.yaml", kConfigDir));
   return out;

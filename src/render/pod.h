@@ -60,6 +60,9 @@ bool has_placement(const RenderContext& c);
 // The node label of schedule.topology; "" when there is none to heed.
 std::string kueue_topology(const RenderContext& c);
 
+// The run directory lies on the checkpoint claim.
+bool run_dir_is_shared(const RenderContext& c);
+std::string run_dir(const RenderContext& c);
 // The command line of one node.
 std::vector<std::string> agent_command(const RenderContext& c, const std::string& master_addr);
 // The path of shanty in the container.

@@ -10,11 +10,27 @@ COMMAND learns its node by SHANTY_NODE_RANK and SHANTY_MASTER_ADDR. The highest 
 nodes is this script's. When a pod dies, all nodes start anew, since the address of node 0 may be another then;
 at most ROUNDS times.
 """
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 
 import ray
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_actor():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def pod_output():
+    """The pod's own log: Ray would keep what its workers' children print in files of its own."""
+    try:
+        return open("/proc/1/fd/1", "wb", buffering=0)
+    except OSError:
+        return None
 
 
 # Each worker pod has one shanty_node (see rayStartParams), so each gets one actor.
@@ -27,7 +43,9 @@ class Node:
         # Ray hides the GPUs from actors that ask for none; the pod's GPUs are all this node's.
         env = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
         env.update(SHANTY_NODE_RANK=str(rank), SHANTY_MASTER_ADDR=master)
-        code = subprocess.call(command, env=env)
+        output = pod_output()
+        code = subprocess.call(command, env=env, stdout=output, stderr=output,
+                               preexec_fn=end_with_actor)
         return code if code >= 0 else 128 - code  # as a shell says which signal it was
 
 

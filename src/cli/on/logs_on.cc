@@ -92,8 +92,8 @@ int follow_logs(const Verb& verb, const Arguments& a, LineChoice& choice,
       .tail_lines = a.tail,
       .replace = {}};
   const auto end = follow::follow_job(
-      a.cluster, {.job = job.name, .pods = job.pods.size(), .bare_pods = !job.workload}, watch,
-      options, interrupt);
+      a.cluster, {.job = job.name, .pods = job.nodes(), .bare_pods = !job.workload}, watch, options,
+      interrupt);
   return end.problem.empty() ? kExitDone : fail_on(verb, Error{end.problem});
 }
 

@@ -45,7 +45,7 @@ std::string table_of(const std::vector<follow::FoundJob>& jobs) {
   table.right_aligned = {false, false, false, true, true, false};
   for (const follow::FoundJob& job : jobs) {
     table.rows.push_back({job.name, kind_of(job), job.state(),
-                          fmt::format("{}/{}", job.running(), job.pods.size()), age_of(job),
+                          fmt::format("{}/{}", job.running(), job.nodes()), age_of(job),
                           why_of(job)});
   }
   return format_table(table);

@@ -30,6 +30,7 @@ namespace {
 constexpr Duration kRefresh = std::chrono::seconds(2);
 constexpr uint64_t kTailLines = 400;
 constexpr size_t kMaxPods = 64;
+constexpr size_t kMaxLogs = 16;  // read in search of node 0
 constexpr size_t kMaxNews = 5;
 // Ranks may print more than kTailLines between two lines about ranks.
 constexpr uint64_t kLongTailS = 2 * kLongestLiveLineWait / std::chrono::seconds(1);
@@ -66,20 +67,30 @@ AgentNews read_log(kube::Client& client, const follow::PodState& pod,
   return news;
 }
 
-AgentNews read_news(kube::Client& client, const follow::FoundJob& job) {
-  const auto pods = follow::pods_to_read(job.pods);
-  if (pods.empty()) return {};
-  kube::LogOptions options{.container = pods.front().trainer()->name, .tail_lines = kTailLines};
-  AgentNews news = read_log(client, pods.front(), options, kMaxLongTailBytes);
-  if (!news.live && !pods.front().has_ended()) {
+AgentNews read_news_of(kube::Client& client, const follow::PodState& pod) {
+  kube::LogOptions options{.container = pod.trainer()->name, .tail_lines = kTailLines};
+  AgentNews news = read_log(client, pod, options, kMaxLongTailBytes);
+  if (!news.live && !pod.has_ended()) {
     options.tail_lines.reset();
     options.since_s = kLongTailS;
-    news.live = read_log(client, pods.front(), options, kMaxLongTailBytes).live;
+    news.live = read_log(client, pod, options, kMaxLongTailBytes).live;
   }
   if (news.events.size() > kMaxNews) {
     news.events.erase(news.events.begin(), news.events.end() - kMaxNews);
   }
   return news;
+}
+
+AgentNews read_news(kube::Client& client, const follow::FoundJob& job) {
+  const auto pods = follow::pods_to_read(job.pods);
+  AgentNews first;
+  for (size_t i = 0; i < std::min(pods.size(), kMaxLogs); ++i) {
+    AgentNews news = read_news_of(client, pods[i]);
+    // Where no pod says that it is node 0, its log is the one with the ranks.
+    if (news.live || pods[i].node_rank >= 0) return news;
+    if (i == 0) first = std::move(news);
+  }
+  return first;
 }
 
 // As `top` shows them on a laptop, at the moment of which the agents speak.

@@ -1,7 +1,5 @@
 // A RayJob of KubeRay: a Ray cluster with a worker pod per node, on which a small driver starts the
 // agents.
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "render/gang.h"
@@ -15,6 +13,11 @@ namespace shanty {
 namespace {
 
 constexpr const char* kScriptName = "ray_nodes.py";
+
+// Before KubeRay 1.7 the pods of its CRDs do not have schedulingGroup.
+std::vector<GangMechanism> gangs(const KubernetesOffer&) {
+  return {GangMechanism::kKueue, GangMechanism::kVolcano, GangMechanism::kCoscheduling};
+}
 
 PodFrame frame_of(const char* container, bool is_head) {
   return {.container = container,
@@ -32,7 +35,10 @@ PodFrame frame_of(const char* container, bool is_head) {
 std::string entrypoint(const RenderContext& c) {
   std::string out =
       fmt::format("python3 {}/{} {} {} --", kConfigDir, kScriptName, c.nodes, c.job.restart.max);
-  for (const std::string& word : agent_command(c, "")) out += " " + shell_word(word);
+  std::vector<std::string> command = agent_command(c, "");
+  // Nobody knows before which pod is node 0: all are read, and must not say the same.
+  if (c.nodes > 1 && run_dir_is_shared(c)) command.insert(command.begin() + 2, "--one-log");
+  for (const std::string& word : command) out += " " + shell_word(word);
   return out;
 }
 
@@ -52,7 +58,10 @@ Yaml workers(const RenderContext& c) {
   out["rayStartParams"].set("resources", R"("{\"shanty_node\": 1}")",
                             "What the driver asks for, so that each pod gets one node of the job. "
                             "The quotes inside are for the shell that starts Ray.");
-  out.set("template", pod_template(c, frame_of("ray-worker", false)));
+  Yaml templ = pod_template(c, frame_of("ray-worker", false));
+  templ["metadata"]["annotations"].set("shanty.dev/run-dir", run_dir(c),
+                                       "For shanty's verbs: the agent's command is not here.");
+  out.set("template", std::move(templ));
   return out;
 }
 
@@ -75,7 +84,9 @@ Result<std::vector<Piece>> render(const RenderContext& c) {
            "without a security context, which restricted namespaces refuse.");
   spec.set("shutdownAfterJobFinishes", true,
            "The default keeps the cluster, and its GPUs, after the job's end.");
-  spec.set("ttlSecondsAfterFinished", static_cast<uint64_t>(std::ceil(c.job.schedule.ttl_s)));
+  spec.set("ttlSecondsAfterFinished", 0,
+           "How long the cluster, not the RayJob, stays then: schedule.ttl is not for GPUs that "
+           "nobody uses.");
   spec.set("backoffLimit", 0,
            "Another try would be a whole new cluster; the driver replaces nodes itself.");
   Yaml& cluster = spec["rayClusterSpec"];
@@ -92,7 +103,7 @@ extern const RenderTarget kRayjobTarget = {.name = "rayjob",
                                            .group = "ray.io",
                                            .kind = "RayJob",
                                            .plural = "rayjobs",
-                                           .gangs = every_gang,
+                                           .gangs = gangs,
                                            .render = render};
 
 }  // namespace shanty
