@@ -22,9 +22,11 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
-from programs import MODULES, Built, Module, cache_root, prune
+from programs import MODULES, RAY_PACKAGES, Built, Module, cache_root, prune, ray_directory
 
 INDEX = Path(__file__).resolve().parents[2] / "build" / "control-plane.json"
+VENV_PYTHON = INDEX.parent / "venv" / "bin" / "python"
+RAY_LIMIT_S = 600
 GO_NEEDED = (1, 26)
 TOOLCHAIN = "v0.0.1-go1.27.3.linux-amd64"
 TOOLCHAIN_SHA256 = "af4c06478303fdd1bfb335fab86c7ccb9b12e529044a946a16a1c4bcc779f8d7"
@@ -217,6 +219,30 @@ def build_all(wanted: list[str], limit_s: float) -> dict:
     return index
 
 
+def install_ray(index: dict, limit_s: float) -> None:
+    """Ray for the Python of build/venv, in a directory of its own."""
+    try:
+        version = subprocess.run([VENV_PYTHON, "-c", "import sys; print(sys.version)"], text=True,
+                                 capture_output=True, check=True, timeout=60).stdout
+        directory = ray_directory(version)
+        index["ray"] = str(directory)
+        if directory.exists():
+            os.utime(directory)
+            return
+        half = directory.with_suffix(".half")
+        shutil.rmtree(half, ignore_errors=True)
+        say("installing Ray")
+        subprocess.run(
+            ["nice", "-n", "10", VENV_PYTHON, "-m", "pip", "install", "-q", "--no-deps",
+             "--disable-pip-version-check", "--target", half, "-r", RAY_PACKAGES],
+            check=True, timeout=limit_s, stdin=subprocess.DEVNULL, text=True, capture_output=True)
+        half.rename(directory)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
+        index["notes"]["ray"] = "; ".join([str(error), *said])
+        say(f"no Ray: {index['notes']['ray']}")
+
+
 @contextlib.contextmanager
 def alone():
     """One builder at a time: gives the time for builds, none when another took all of it."""
@@ -238,6 +264,7 @@ def main() -> int:
     cache_root().mkdir(parents=True, exist_ok=True)
     with alone() as limit_s:
         index = build_all(sys.argv[1:], limit_s)
+        install_ray(index, RAY_LIMIT_S)
     INDEX.parent.mkdir(parents=True, exist_ok=True)
     INDEX.write_text(json.dumps(index, indent=1) + "\n")
     built = Built(index)

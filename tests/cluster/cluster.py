@@ -83,11 +83,30 @@ class Cluster:
         shutil.copy2(self.root / "build" / "shanty", program)
         train = {"binds": python, "env": {"PATH": binaries, "OMP_NUM_THREADS": "1"}, "user": 0}
         return {
+            r"registry\.local/ml/ray:.*": self.ray_image(train),
             r"registry\.local/ml/.*": train,
             r"(.*/)?shanty(:.*)?": {"root": str(self.directory / "image")},
             r"(docker\.io/)?(library/)?(busybox|alpine)(:.*)?": {
                 "root": str(HERE / "images/alpine")},
         }
+
+    def ray_image(self, train: dict) -> dict:
+        """The one for training, with Ray, and `ray` where every shell finds it."""
+        root = self.directory / "ray-image"
+        program = root / "usr" / "local" / "bin" / "ray"
+        program.parent.mkdir(parents=True)
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m ray.scripts.scripts "$@"\n')
+        program.chmod(0o755)
+        ray = str(self.built.ray)
+        binds = [*train["binds"], *([ray] if self.built.ray.exists() else [])]
+        env = {**train["env"], "PYTHONPATH": ray, "RAY_USAGE_STATS_ENABLED": "0"}
+        return {**train, "root": str(root), "binds": binds, "env": env}
+
+    def need_ray(self) -> None:
+        """Pods with Ray in them, which KubeRay's jobs need to run."""
+        if missing := self.built.missing_ray():
+            pytest.skip(missing)
+        self.need("kuberay")
 
     def fake_nodes(self, count: int) -> FakeNodes:
         return FakeNodes(self.plane, count)
@@ -104,13 +123,18 @@ class Cluster:
         """Removes it with all that is in it; nobody waits for that."""
         self.api.delete("v1", "Namespace", name)
 
-    def make_claim(self, namespace: str, name: str, mode: str = "ReadWriteMany") -> None:
-        """A bound PersistentVolumeClaim; the kubelet keeps a directory for it."""
+    def make_claim(self, namespace: str, name: str, mode: str = "ReadWriteMany",
+                   node: str = "") -> None:
+        """A bound PersistentVolumeClaim; the kubelet keeps a directory for it. `node`: the only one
+        from which the volume is reached."""
+        reach = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        where = {"nodeAffinity": {"required": {
+            "nodeSelectorTerms": [{"matchExpressions": [reach]}]}}} if node else {}
         volume = f"{namespace}-{name}"
         size = {"storage": "1Gi"}
         self.api.create({
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
-            "spec": {"capacity": size, "accessModes": [mode], "storageClassName": "",
+            "spec": {"capacity": size, "accessModes": [mode], "storageClassName": "", **where,
                      "persistentVolumeReclaimPolicy": "Retain",
                      "claimRef": {"namespace": namespace, "name": name},
                      "nfs": {"server": "storage.test", "path": f"/{volume}"}}})

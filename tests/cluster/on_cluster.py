@@ -10,6 +10,7 @@ import time
 import pytest
 
 from . import training
+from .runner import Runner
 
 LIMIT_S = 150
 JOB = """
@@ -27,7 +28,11 @@ KINDS = [("v1", "Pod"), ("v1", "Service"), ("v1", "Secret"), ("v1", "ConfigMap")
          ("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet"),
          ("kubeflow.org/v1", "PyTorchJob"), ("kubeflow.org/v2beta1", "MPIJob"),
          ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
-         ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime")]
+         ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"),
+         ("batch.volcano.sh/v1alpha1", "Job"), ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+         ("scheduling.x-k8s.io/v1alpha1", "PodGroup"), ("scheduling.k8s.io/v1beta1", "PodGroup"),
+         ("scheduling.k8s.io/v1beta1", "Workload"), ("ray.io/v1", "RayJob"),
+         ("ray.io/v1", "RayCluster")]
 # What every namespace has.
 ALWAYS = {"kube-root-ca.crt"}
 
@@ -49,13 +54,20 @@ class OnCluster:
         (tmp_path / "job.yaml").write_text(job.replace("@NAMESPACE@", namespace))
         self.stdout, self.stderr = tmp_path / "stdout", tmp_path / "stderr"
         self.process = None
+        self.kubeconfig = cluster.kubeconfig
+
+    def with_least_rights(self, *args):
+        """From here on, all that shanty does is done as the account that --rbac prints."""
+        runner = Runner(self.cluster, self.namespace, self.directory / "job.yaml", *args)
+        self.kubeconfig = runner.kubeconfig(self.directory / "kubeconfig")
+        return runner
 
     def shanty(self, *args):
         return self.cluster.shanty(*args, "--on", "kubernetes", "-n", self.namespace,
-                                   cwd=self.directory)
+                                   env={"KUBECONFIG": str(self.kubeconfig)}, cwd=self.directory)
 
     def start(self, *args, kubeconfig=None):
-        environment = {**os.environ, "KUBECONFIG": str(kubeconfig or self.cluster.kubeconfig)}
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig or self.kubeconfig)}
         with open(self.stdout, "wb") as out, open(self.stderr, "wb") as err:
             self.process = subprocess.Popen(
                 [str(self.cluster.root / "build" / "shanty"), "run", "job.yaml", "--on",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MODULES_DIR = Path(__file__).resolve().parent / "go"
+RAY_PACKAGES = Path(__file__).resolve().parent / "ray.txt"
 
 KUBERNETES = "v1.37.2"
 KUBE_FLAGS = " ".join(
@@ -146,12 +147,23 @@ def module_of(program: str) -> Module:
     return next(module for module in MODULES if program in module.programs)
 
 
+def ray_directory(python: str) -> Path:
+    """Where Ray lies for that version of Python."""
+    digest = hashlib.sha256(python.encode() + RAY_PACKAGES.read_bytes())
+    return cache_root() / f"ray-{digest.hexdigest()[:16]}"
+
+
 class Built:
     """What is there of the builds that index.json, written by build.py, names."""
 
     def __init__(self, index: dict):
         self.directories = {name: Path(path) for name, path in index["modules"].items()}
         self.notes = index["notes"]
+        self.ray = Path(index.get("ray", "/nonexistent"))
+
+    def missing_ray(self) -> str:
+        """Why there is no Ray; empty when there is."""
+        return "" if self.ray.exists() else f"no Ray: {self.notes.get('ray', 'unknown')}"
 
     def program(self, name: str) -> Path | None:
         path = self.directories.get(module_of(name).name, Path("/nonexistent")) / "bin" / name
@@ -177,7 +189,7 @@ class Built:
 
 def prune(keep: list[Path], older_than_s: float, now: float) -> None:
     """Removes builds of former sources that nobody has used for a while."""
-    names = tuple(f"{module.name}-" for module in MODULES)
+    names = ("ray-", *(f"{module.name}-" for module in MODULES))
     for path in cache_root().iterdir():
         if path.name.startswith(names) and path not in keep:
             if now - path.stat().st_mtime > older_than_s:

@@ -29,6 +29,8 @@ mount -t tmpfs etc /mnt
 mkdir /mnt/upper /mnt/work
 mount -t overlay etc -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work /etc
 umount -l /mnt
+rm -f /etc/resolv.conf
+echo nameserver {GATEWAY} >/etc/resolv.conf
 ip link set lo up
 ip link add {BRIDGE} type bridge
 ip addr add {GATEWAY}/16 dev {BRIDGE}

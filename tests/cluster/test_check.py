@@ -361,6 +361,126 @@ def test_queues_of_kueue(check, cluster):
         cluster.api.delete(api, "ResourceFlavor", check.namespace)
 
 
+def quotas_of(flavor, gpus, **limits):
+    """The resourceGroups of a ClusterQueue or a Cohort: GPUs, and all else without end."""
+    plenty = [{"name": name, "nominalQuota": quota} for name, quota in
+              (("cpu", 1000), ("memory", "8Ti"))]
+    resources = [{"name": GPU, "nominalQuota": gpus, **limits}, *plenty]
+    return [{"coveredResources": [each["name"] for each in resources],
+             "flavors": [{"name": flavor, "resources": resources}]}]
+
+
+def test_a_tree_of_cohorts(check, cluster):
+    """Kueue, asked the same, says the same."""
+    cluster.need("kueue")
+    api, name = "kueue.x-k8s.io/v1beta2", check.namespace
+    org, dept, far = (f"{name}-{part}" for part in ("org", "dept", "far"))
+    things = [
+        {"kind": "ResourceFlavor", "metadata": {"name": name}},
+        {"kind": "Cohort", "metadata": {"name": org}, "spec": {}},
+        {"kind": "Cohort", "metadata": {"name": dept}, "spec": {
+            "parentName": org, "resourceGroups": quotas_of(name, 0, borrowingLimit=8)}},
+        {"kind": "Cohort", "metadata": {"name": far}, "spec": {
+            "parentName": org, "resourceGroups": quotas_of(name, 4)}},
+        *({"kind": "ClusterQueue", "metadata": {"name": queue}, "spec": {
+            "namespaceSelector": {}, "cohortName": cohort,
+            "resourceGroups": quotas_of(name, gpus)}}
+          for queue, cohort, gpus in ((name, dept, 4), (far, far, 8))),
+        {"kind": "LocalQueue", "metadata": {"name": "team"}, "spec": {"clusterQueue": name}},
+    ]
+    queued = job("queued", 2, labels={"kueue.x-k8s.io/queue-name": "team"})
+
+    def workload():
+        return next(iter(cluster.api.list(api, "Workload", check.namespace)), None)
+
+    def reserved(status):
+        found = condition_of(workload(), "QuotaReserved")
+        return found == status
+
+    try:
+        for thing in things:
+            cluster.operators.retry(
+                lambda: cluster.api.apply({"apiVersion": api, **thing}, check.namespace),
+                f"Kueue takes its {thing['kind']}")
+        cluster.api.wait(lambda: condition_of(
+            cluster.api.get(api, "ClusterQueue", name), "Active") == "True", "the queue is active")
+        report = check(queued)
+        [never] = [each for each in report["findings"] if each["code"] == "GANG053"]
+        assert f"at most 12 {GPU}" in never["message"], never
+        check.start(queued)
+        cluster.api.wait(lambda: reserved("False"), "Kueue has no quota for it")
+        said = json.dumps(workload()["status"]["conditions"])
+        assert "maximum capacity (12)" in said, said
+
+        change(cluster, api, "Cohort", dept, {"spec": {
+            "resourceGroups": quotas_of(name, 0, borrowingLimit=12)}})
+        assert not check(queued)["codes"] & {"GANG053", "GANG054"}
+        cluster.api.wait(lambda: reserved("True"), "Kueue admits it")
+        again = check(job("again", 1, labels={"kueue.x-k8s.io/queue-name": "team"}))
+        assert "GANG054" in again["codes"], again["findings"]
+
+        change(cluster, api, "Cohort", org, {"spec": {"parentName": dept}})
+        [shut] = [each for each in check(queued)["findings"] if each["code"] == "GANG052"]
+        assert "each other's parents" in shut["message"], shut
+    finally:
+        cluster.api.delete("batch/v1", "Job", "queued", check.namespace,
+                           propagationPolicy="Background")
+        for thing in reversed(things):
+            cluster.api.delete(api, thing["kind"], thing["metadata"]["name"], check.namespace)
+
+
+def test_a_volume_that_one_node_reaches(check, cluster):
+    cluster.make_claim(check.namespace, "local", node="gpu-1")
+    cluster.api.wait(lambda: cluster.api.get(
+        "v1", "PersistentVolumeClaim", "local", check.namespace)["status"]["phase"] == "Bound",
+        "the claim is bound")
+    mounting = job("mounts", 2, spec={
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "local"}}]})
+    report = check(mounting)
+    assert not report["fits"] and report["pods"]["placed"] == 1, report
+    [finding] = [each for each in report["findings"] if each["code"] == "STO054"]
+    assert "kubernetes.io/hostname In [gpu-1]" in " ".join(finding["evidence"]), finding
+    check.start(mounting)
+    cluster.api.wait(lambda: [pod["spec"]["nodeName"] for pod in placed(cluster, check.namespace)]
+                     == ["gpu-1"] and any(
+        "PersistentVolume" in condition.get("message", "")
+        or "volume node affinity" in condition.get("message", "")
+        for pod in cluster.pods(check.namespace)
+        for condition in pod["status"].get("conditions", [])), "the scheduler says so too")
+
+
+def test_a_node_that_is_named(check, cluster):
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-2"]}]}
+    named = job("named", 2, spec={"affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}})
+    report = check(named)
+    assert not report["fits"] and report["pods"]["placed"] == 1, report
+    check.start(named)
+    cluster.api.wait(lambda: [pod["spec"]["nodeName"] for pod in placed(cluster, check.namespace)]
+                     == ["gpu-2"], "the scheduler places one")
+
+
+def test_a_set_of_others(check, cluster):
+    """StatefulSets hold room, and wait for it."""
+    template = job("x", 1)["spec"]["template"]
+    template["metadata"] = {"labels": {"app": "serve"}}
+    template["spec"]["restartPolicy"] = "Always"
+    check.start({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "serve"},
+                 "spec": {"replicas": NODES + 1, "serviceName": "serve",
+                          "podManagementPolicy": "Parallel", "template": template,
+                          "selector": {"matchLabels": {"app": "serve"}}}})
+    cluster.api.wait(lambda: len(placed(cluster, check.namespace)) == NODES and any(
+        condition["type"] == "PodScheduled" and condition["status"] == "False"
+        for pod in cluster.pods(check.namespace)
+        for condition in pod["status"].get("conditions", [])), "all nodes are taken, one pod waits")
+    [holder] = check(job("train", 1))["changes"]["free_holders"]["holders"]
+    assert holder["owner"] == "StatefulSet serve" and holder["holds"][GPU] == str(8 * NODES)
+    report = check.run("pending", "serve")
+    assert "SCHED062" in report["codes"] and report["pods"] == {"wanted": 1, "placed": 0}, report
+    cluster.api.delete("apps/v1", "StatefulSet", "serve", check.namespace,
+                       propagationPolicy="Background")
+
+
 def test_why_a_job_is_pending(check, cluster):
     check.start(job("stuck", NODES + 1))
 

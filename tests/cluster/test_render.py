@@ -1,34 +1,67 @@
 """What `shanty render` writes is taken by the real API server and by the operators' webhooks."""
 
+import concurrent.futures
+import functools
+
 import pytest
 
 from .cluster import HERE
-from .runner import Runner
-from .training import LIMIT_S
+from .operators import programs_of
 
-JOBS = sorted((HERE / "jobs").glob("*.yaml"))
+# Those of the golden files, too.
+JOBS = [*sorted((HERE / "jobs").glob("*.yaml")),
+        *sorted((HERE.parent / "render" / "jobs").glob("*.yaml"))]
 # target: the operators whose CRDs and webhooks it meets
 TARGETS = {
     "pods": [], "job": [], "jobset": ["jobset"], "pytorchjob": ["training-operator"],
     "trainjob": ["trainer"], "volcano": ["volcano"], "mpijob": ["mpi-operator"],
     "rayjob": ["kuberay"],
 }
+# What starts the pods together: the same
+GANGS = {"none": [], "native": [], "kueue": ["kueue"], "volcano": ["volcano"],
+         "coscheduling": ["coscheduling"]}
 # Other objects are checked against these, so they are really made, not only tried.
-REALLY_MADE = {"TrainingRuntime", "ServiceAccount", "Role"}
-# What the jobs with hostNetwork or RDMA ask for, and no level but "privileged" gives.
-MORE_THAN_BASELINE = {
-    "host-network.yaml": ["host namespaces (hostNetwork=true)", "hostPort"],
-    "sharded-rdma.yaml": ["IPC_LOCK"],
+REALLY_MADE = {"TrainingRuntime"}
+# The level that the pods of a job keep to, where it is not `restricted`, and what of them is beyond:
+# hostNetwork and RDMA are allowed by "privileged" alone.
+LEVELS = {
+    "host-network.yaml": ("baseline", ["host namespaces (hostNetwork=true)", "hostPort"]),
+    "rdma-host-network.yaml": ("baseline", ["host namespaces (hostNetwork=true)", "hostPort",
+                                            "IPC_LOCK"]),
+    "sharded-rdma.yaml": ("baseline", ["IPC_LOCK"]),
+    "rdma.yaml": ("baseline", ["IPC_LOCK"]),
+    "module.yaml": ("baseline", []),  # wants to be root
 }
+PARALLEL = 4
 
 
 def give(cluster):
-    """What the jobs of jobs/ find in a cluster that suits them."""
-    cluster.api.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-                       "metadata": {"name": "normal"}, "value": 1000})
+    """What the jobs find in a cluster that suits them."""
+    for name, value in (("normal", 1000), ("high", 2000)):
+        cluster.api.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                           "metadata": {"name": name}, "value": value})
     if "volcano" in cluster.operators.running:
-        cluster.api.apply({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
-                           "metadata": {"name": "team-a"}, "spec": {"weight": 1}})
+        for name in ("team-a", "night"):
+            cluster.api.apply({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+                               "metadata": {"name": name}, "spec": {"weight": 1}})
+
+
+def in_parallel(function, items):
+    """Its results, in order; most of the time is the server's."""
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
+        return list(pool.map(function, items))
+
+
+def refusals(cluster, namespace, objects):
+    """What the server has against objects of one job."""
+    found = []
+    for thing in objects:
+        thing["metadata"].pop("namespace", None)
+        if thing["kind"] in REALLY_MADE:
+            cluster.api.apply(thing, namespace, fieldValidation="Strict")
+        elif refused := cluster.refused(thing, namespace):
+            found.append(f"{thing['kind']}: {refused}")
+    return found
 
 
 def pod_templates(thing):
@@ -42,43 +75,90 @@ def pod_templates(thing):
     return [found for part in thing.values() for found in pod_templates(part)]
 
 
+@pytest.fixture
+def namespaces(cluster):
+    """By directory of job files: in one of them, no two jobs have the same name."""
+    names = {job.parent: cluster.new_namespace() for job in (JOBS[0], JOBS[-1])}
+    yield names
+    for name in names.values():
+        cluster.drop_namespace(name)
+
+
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_server_takes_every_target(cluster, namespace, target):
-    cluster.need(*TARGETS[target])
+def test_the_server_takes_every_target(cluster, namespaces, target):
+    """As it is rendered without a word, and with a gang of each kind for a part of the jobs."""
+    gangs = [gang for gang, needs in GANGS.items()
+             if not cluster.built.missing([p for name in needs for p in programs_of(name)])]
+    cluster.need(*TARGETS[target], *(name for gang in gangs for name in GANGS[gang]))
     give(cluster)
-    refusals = []
-    for job in JOBS:
-        objects = cluster.render(job, "--target", target)
-        assert objects
-        for thing in objects:
-            thing["metadata"].pop("namespace", None)
-            if thing["kind"] in REALLY_MADE:
-                cluster.api.create(thing, namespace, fieldValidation="Strict")
-            else:
-                refused = cluster.refused(thing, namespace)
-                refusals += [f"{job.name}: {thing['kind']}: {refused}"] if refused else []
-    assert refusals == []
+
+    def tried(numbered):
+        index, job = numbered
+        found = []
+        # The targets begin with different gangs, so that each meets them all.
+        gang = gangs[(index + list(TARGETS).index(target)) % len(gangs)]
+        for args in ([], ["--gang", gang]):
+            done = cluster.shanty("render", job.name, "--target", target, *args, cwd=job.parent)
+            if done.returncode != 0 and args:
+                cannot = f"target {target} cannot be scheduled by {gang}; it can by: "
+                found += [] if cannot in done.stderr else [f"{job.name}: {gang}: {done.stderr}"]
+                continue
+            objects = cluster.plane.yaml(done.stdout)
+            found += [] if objects else [f"{job.name}: {done.stderr}"]
+            found += [f"{job.name}: {' '.join(args)}: {text}"
+                      for text in refusals(cluster, namespaces[job.parent], objects)]
+        return found
+
+    assert sum(in_parallel(tried, enumerate(JOBS)), []) == []
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_pods_keep_to_the_pod_security_levels(cluster, job):
+def test_worlds_that_change_their_size_are_refused_in_words(cluster, tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text("job: elastic\nrun: {script: train.py, image: 'registry.local/ml/train:1'}\n"
+                   "nodes: {min: 2, max: 4}\n")
+    for target in TARGETS:
+        done = cluster.shanty("render", job, "--target", target)
+        assert done.returncode == 2 and not done.stdout and "job.yaml:3" in done.stderr, done
+
+
+@pytest.fixture(scope="module")
+def namespace_of_level(cluster_or_reason):
+    """A namespace for each pod security level in use, made when it is asked for."""
+    made = {}
+
+    def get(level):
+        if level not in made:
+            made[level] = cluster_or_reason.new_namespace(
+                **{"pod-security.kubernetes.io/enforce": level})
+        return made[level]
+
+    yield get
+    for name in made.values():
+        cluster_or_reason.drop_namespace(name)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job.parent.parent.name}-{job.stem}")
+def test_pods_keep_to_the_pod_security_levels(cluster, namespace_of_level, job):
     """`restricted`; with hostNetwork or RDMA all of `baseline` but what these two are."""
     give(cluster)
-    allowed = MORE_THAN_BASELINE.get(job.name, [])
-    level = "baseline" if allowed else "restricted"
-    namespace = cluster.new_namespace(**{"pod-security.kubernetes.io/enforce": level})
-    templates = [template for target in TARGETS
-                 for template in pod_templates(cluster.render(job, "--target", target))]
+    level, allowed = LEVELS.get(job.name, ("restricted", []))
+    namespace = namespace_of_level(level)
+    render = functools.partial(cluster.render, job)
+    templates = [template for objects in in_parallel(lambda t: render("--target", t), TARGETS)
+                 for template in pod_templates(objects)]
     assert len(templates) >= len(TARGETS)
-    for index, template in enumerate(templates):
-        refused = cluster.refused({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
-                                   "metadata": {"name": f"template-{index}"}}, namespace)
+
+    def refusal(numbered):
+        index, template = numbered
+        return cluster.refused({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
+                                "metadata": {"name": f"template-{index}"}}, namespace)
+
+    for refused in in_parallel(refusal, enumerate(templates)):
         if not refused:
             continue
         violations = refused.partition(f'violates PodSecurity "{level}:latest": ')[2].split("), ")
         assert violations != [""], refused
         assert all(any(word in text + ")" for word in allowed) for text in violations), refused
-    cluster.drop_namespace(namespace)
 
 
 def test_a_typing_error_is_refused(cluster, namespace):
@@ -86,55 +166,3 @@ def test_a_typing_error_is_refused(cluster, namespace):
     job = cluster.render(JOBS[0], "--target", "job")[-1]
     job["spec"]["completionsMode"] = "Indexed"
     assert 'unknown field "spec.completionsMode"' in cluster.refused(job, namespace)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_runner_may_submit_what_is_rendered(cluster, namespace, target):
-    cluster.need(*TARGETS[target])
-    give(cluster)
-    job = HERE / "jobs" / "two-nodes.yaml"
-    api = Runner(cluster, namespace, job, "--target", target).api
-    for thing in cluster.render(job, "--target", target):
-        if thing["kind"] in REALLY_MADE:
-            api.create(thing, namespace)
-        else:
-            api.create(thing, namespace, dryRun="All")
-
-
-def test_the_runner_can_follow_and_remove_a_job_and_nothing_else(cluster, namespace):
-    cluster.need_nodes()
-    job = HERE / "jobs" / "fails.yaml"
-    runner = Runner(cluster, namespace, job, "--target", "job")
-    api, other = runner.api, cluster.new_namespace()
-    objects = cluster.render(job, "--target", "job")
-    for thing in objects:
-        api.create(thing, namespace)
-
-    def logged():
-        names = [pod["metadata"]["name"] for pod in api.list("v1", "Pod", namespace)
-                 if pod["status"]["phase"] == "Failed"]
-        return names and api.text(api.path("v1", "Pod", namespace, names[0], "log"))
-
-    try:
-        assert "no-such-script" in api.wait(logged, "a pod has a log", LIMIT_S)
-    except AssertionError:
-        raise AssertionError(cluster.describe(namespace)) from None
-    assert api.list("v1", "Event", namespace)
-    secret = next(thing for thing in objects if thing["kind"] == "Secret")["metadata"]["name"]
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "own"},
-           "spec": {"containers": [{"name": "c", "image": "alpine"}]}}
-    for action in [
-        lambda: api.get("v1", "Secret", secret, namespace),
-        lambda: api.list("v1", "Secret", namespace),
-        lambda: api.create(pod, namespace),
-        lambda: api.list("batch/v1", "Job", other),
-        lambda: api.list("v1", "Pod", other),
-        lambda: api.list("rbac.authorization.k8s.io/v1", "Role", namespace),
-        lambda: api.delete("v1", "Namespace", namespace),
-    ]:
-        assert runner.forbidden(action)
-    for thing in reversed(objects):
-        api.delete(thing["apiVersion"], thing["kind"], thing["metadata"]["name"], namespace,
-                   propagationPolicy="Foreground")
-    api.wait(lambda: not api.list("v1", "Pod", namespace), "the pods are removed")
-    cluster.drop_namespace(other)

@@ -8,14 +8,29 @@ import pytest
 
 from .on_cluster import JOB
 
-NEEDS = {"job": [], "pods": [], "jobset": ["jobset"], "pytorchjob": ["training-operator"],
-         "trainjob": ["trainer"], "mpijob": ["mpi-operator"]}
+# target: its operators, and what starts the pods together
+TARGETS = {
+    "job": ([], "native"), "pods": ([], "native"), "jobset": (["jobset"], "native"),
+    "pytorchjob": (["training-operator"], "none"), "trainjob": (["trainer"], "none"),
+    "mpijob": (["mpi-operator"], "none"), "volcano": (["volcano"], "volcano"),
+    "rayjob": (["kuberay"], "none"),
+}
+RAY_JOB = JOB.replace("ml/train:1", "ml/ray:1")
+# Their pods go with the end of the job.
+KEEP_NO_PODS = {"pytorchjob", "rayjob"}
 
 
-@pytest.mark.parametrize("target", NEEDS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_runs_to_its_end_and_leaves_nothing(cluster, on_cluster, target):
-    cluster.need(*NEEDS[target])
-    job = on_cluster(hold=True).start("--target", target)
+    """All of it with the rights that `shanty render --rbac` prints, and no others."""
+    needs, gang = TARGETS[target]
+    cluster.need(*needs)
+    if target == "rayjob":
+        cluster.need_ray()
+    job = on_cluster(hold=True, job=RAY_JOB if target == "rayjob" else JOB)
+    args = ["--target", target, "--gang", gang]
+    job.with_least_rights(*args)
+    job.start(*args)
     job.until(job.stepped, "both ranks step", True)
     token = job.token()
     job.held.unlink()
@@ -37,7 +52,7 @@ def test_runs_to_its_end_and_leaves_nothing(cluster, on_cluster, target):
     assert str(runs[0].name) in err
     listed = json.loads(job.shanty("ps", "--json").stdout)
     assert [(each["job"], each["state"]) for each in listed] == [("tiny", "succeeded")], listed
-    if target != "pytorchjob":  # its operator removes pods that have ended
+    if target not in KEEP_NO_PODS:
         assert job.shanty("logs", "tiny").stdout.count("of 2 trained to") == 2
     job.remove()
     assert json.loads((runs[0] / "report.json").read_text())["outcome"] == "succeeded"
@@ -135,9 +150,12 @@ def test_a_refused_object_leaves_nothing(on_cluster):
     job.api.create(quota, job.namespace)
     job.until(lambda: job.api.get("v1", "ResourceQuota", "none", job.namespace).get(
         "status", {}).get("hard"), "the quota is known")
-    job.start().ends(3)
+    runner = job.with_least_rights("--gang", "none")
+    job.start("--gang", "none").ends(3)
     assert "exceeded quota" in job.err(), job.err()
     assert not job.left()
+    assert {right for right in runner.granted if right[2] == "delete"} - runner.used() == {
+        ("", "pods", "delete"), ("batch", "jobs", "delete")}
 
 
 def test_a_dry_run_stores_nothing(on_cluster):

@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from .training import WAYS, Training, queue
+from .training import Training, queue
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "kueue"])
+@pytest.mark.parametrize("way", ["native", "coscheduling"])
 def test_trains_to_its_end_and_is_removed_without_a_trace(cluster, namespace, tmp_path, way):
     training = Training(cluster, namespace, way, tmp_path)
     training.wait(training.finished, f"the {way} is done")
