@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import ssl
+import threading
 import time
 import urllib.parse
 from pathlib import Path
@@ -41,11 +42,14 @@ class Api:
             self.tls.load_cert_chain(cert, key)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.kinds: dict[str, dict[str, tuple[str, bool]]] = {}
+        self.kept = threading.local()
 
-    def open(self, method: str, path: str, body=None, *, kind: str = "application/json",
-             accept: str = "application/json", limit_s: float | None = REQUEST_LIMIT_S, **query):
-        """Sends one request; the answer, not yet read, and its connection."""
-        link = http.client.HTTPSConnection(self.host, self.port, context=self.tls, timeout=limit_s)
+    def link(self, limit_s: float | None) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self.host, self.port, context=self.tls, timeout=limit_s)
+
+    def send(self, link: http.client.HTTPSConnection, method: str, path: str, body=None, *,
+             kind: str = "application/json", accept: str = "application/json", **query):
+        """The answer, not yet read; of a refusal nothing is left to read."""
         query = {name: value for name, value in query.items() if value is not None}
         target = path + ("?" + urllib.parse.urlencode(query) if query else "")
         data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
@@ -54,15 +58,42 @@ class Api:
         answer = link.getresponse()
         if answer.status >= 400:
             text = answer.read()
-            link.close()
             try:
                 reason = json.loads(text)
             except ValueError:
                 reason = {"message": text.decode(errors="replace")}
             raise ApiError(f"{method} {target}", answer.status, reason)
-        return answer, contextlib.closing(link)
+        return answer
+
+    def open(self, method: str, path: str, body=None, *,
+             limit_s: float | None = REQUEST_LIMIT_S, **options):
+        """Sends one request; the answer, not yet read, and its connection."""
+        link = self.link(limit_s)
+        try:
+            return self.send(link, method, path, body, **options), contextlib.closing(link)
+        except BaseException:
+            link.close()
+            raise
+
+    def ask(self, path: str, **options) -> bytes:
+        """A GET on a connection that this thread keeps: most requests poll, and a handshake costs
+        more than they do."""
+        kept = getattr(self.kept, "link", None)
+        link = self.kept.link = kept or self.link(REQUEST_LIMIT_S)
+        try:
+            return self.send(link, "GET", path, **options).read()
+        except ApiError:
+            raise
+        except BaseException as error:
+            link.close()
+            self.kept.link = None
+            if kept and isinstance(error, (ConnectionError, ssl.SSLError)):  # closed meanwhile
+                return self.ask(path, **options)
+            raise
 
     def request(self, method: str, path: str, body=None, **options):
+        if method == "GET":
+            return json.loads(self.ask(path, **options) or b"{}")
         answer, link = self.open(method, path, body, **options)
         with link:
             return json.loads(answer.read() or b"{}")
