@@ -20,6 +20,7 @@ KUEUE_KINDS = ["batch/job", "jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trai
                "kubeflow.org/pytorchjob", "kubeflow.org/mpijob", "ray.io/rayjob",
                "ray.io/raycluster"]
 COSCHEDULER = "scheduler-plugins-scheduler"
+START_LIMIT_S = 180  # on a machine that has much else to do
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class Operators:
         crds = self.documents(files)
 
         def install(crd: dict) -> None:
-            self.api.apply(crd, fieldValidation="Strict")
             name, kind = crd["metadata"]["name"], crd["spec"]["names"]["kind"]
+            self.retry(lambda: self.api.apply(crd, fieldValidation="Strict"), f"{name} is taken")
             version = f"{crd['spec']['group']}/{served(crd)}"
 
             def established() -> bool:
@@ -84,7 +85,7 @@ class Operators:
                 return condition_of(found, "Established") == "True"
 
             self.api.wait(lambda: established() and self.api.serves(version, kind),
-                          f"{name} is established and discovered")
+                          f"{name} is established and discovered", START_LIMIT_S)
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             list(pool.map(install, crds))
@@ -136,7 +137,7 @@ class Operators:
                     raise
                 return False
 
-        self.api.wait(tried, what, 30)
+        self.api.wait(tried, what, START_LIMIT_S)
 
 
 def served(crd: dict) -> str:

@@ -14,14 +14,16 @@ JOBS = [*sorted((HERE / "jobs").glob("*.yaml")),
 # target: the operators whose CRDs and webhooks it meets
 TARGETS = {
     "pods": [], "job": [], "jobset": ["jobset"], "pytorchjob": ["training-operator"],
-    "trainjob": ["trainer"], "volcano": ["volcano"], "mpijob": ["mpi-operator"],
-    "rayjob": ["kuberay"],
+    "trainjob": ["trainer"], "volcano": ["volcano"],
+    # Where the cluster's own gangs cannot be had, coscheduling is the next guess.
+    "mpijob": ["mpi-operator", "coscheduling"], "rayjob": ["kuberay", "coscheduling"],
 }
 # What starts the pods together: the same
 GANGS = {"none": [], "native": [], "kueue": ["kueue"], "volcano": ["volcano"],
          "coscheduling": ["coscheduling"]}
 # Other objects are checked against these, so they are really made, not only tried.
 REALLY_MADE = {"TrainingRuntime"}
+RUNTIME_NOT_SEEN = "must be created before the TrainJob"
 # The level that the pods of a job keep to, where it is not `restricted`, and what of them is beyond:
 # hostNetwork and RDMA are allowed by "privileged" alone.
 LEVELS = {
@@ -59,9 +61,21 @@ def refusals(cluster, namespace, objects):
         thing["metadata"].pop("namespace", None)
         if thing["kind"] in REALLY_MADE:
             cluster.api.apply(thing, namespace, fieldValidation="Strict")
-        elif refused := cluster.refused(thing, namespace):
+        elif refused := why_refused(cluster, namespace, thing):
             found.append(f"{thing['kind']}: {refused}")
     return found
+
+
+def why_refused(cluster, namespace, thing):
+    """Once Trainer has seen the runtime that was made just before."""
+    answers = []
+
+    def answered():
+        answers.append(cluster.refused(thing, namespace))
+        return RUNTIME_NOT_SEEN not in answers[-1]
+
+    cluster.api.wait(answered, f"Trainer knows the runtime of {thing['metadata']['name']}")
+    return answers[-1]
 
 
 def pod_templates(thing):
