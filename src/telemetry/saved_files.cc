@@ -22,7 +22,8 @@
 namespace shanty {
 namespace {
 
-constexpr size_t kMaxSavesBytes = size_t{16} << 20;
+constexpr size_t kSavesChunkBytes = size_t{1} << 20;
+constexpr size_t kMaxSaveLineBytes = size_t{64} << 10;  // longer ones are passed over
 constexpr std::string_view kManifestName = "MANIFEST.json";
 constexpr size_t kMaxDirectoryEntries = 10'000;
 // The end record of a zip archive: 22 bytes and a comment of at most 65535.
@@ -125,16 +126,36 @@ bool follow_rename(SavedFile& saved) {
 
 using SaveLine = std::function<void(const nlohmann::json& line, int64_t unix_ns)>;
 
+void use_line(std::string_view text, const SaveLine& use) {
+  const auto line = parse_json(text);
+  if (!line || !line->is_object()) return;
+  use(*line, believable_unix_ns(json_int64(*line, "unix_ns")));
+}
+
+// Line by line: a job that saves often for months writes more than is held at once.
 void read_lines(const std::string& path, const SaveLine& use) {
-  const auto text = read_file(path, kMaxSavesBytes);
-  if (!text.ok()) return;
-  std::string_view rest = *text;
-  // A last line without its newline was torn.
-  for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    const auto line = parse_json(rest.substr(0, end));
-    rest.remove_prefix(end + 1);
-    if (!line || !line->is_object()) continue;
-    use(*line, believable_unix_ns(json_int64(*line, "unix_ns")));
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return;
+  std::string held;
+  bool too_long = false;
+  for (uint64_t offset = 0;;) {
+    const std::string chunk = read_part(fd.get(), offset, kSavesChunkBytes);
+    if (chunk.empty()) return;  // a last line without its newline was torn
+    offset += chunk.size();
+    std::string_view rest = chunk;
+    for (size_t end = rest.find('\n'); end != rest.npos; end = rest.find('\n')) {
+      held += rest.substr(0, end);
+      rest.remove_prefix(end + 1);
+      if (!too_long && held.size() <= kMaxSaveLineBytes) use_line(held, use);
+      held.clear();
+      too_long = false;
+    }
+    too_long = too_long || held.size() + rest.size() > kMaxSaveLineBytes;
+    if (too_long) {
+      held.clear();
+    } else {
+      held += rest;
+    }
   }
 }
 
@@ -175,8 +196,47 @@ void check_saved_file(SavedFile& saved) {
   if (S_ISREG(st.st_mode)) check_file(saved, static_cast<uint64_t>(st.st_size));
 }
 
+namespace {
+
+constexpr size_t kMaxHeldPaths = 4096;
+
+// Of more paths than can matter the newest stay. Looks at them again when they have doubled: many
+// may have one time.
+class Newest {
+ public:
+  void take(SavedFile saved) {
+    SavedFile& known = by_path_[saved.path];
+    if (known.unix_ns <= saved.unix_ns) known = std::move(saved);
+    if (by_path_.size() >= limit_) drop_oldest();
+  }
+
+  std::vector<SavedFile> sorted() && {
+    std::vector<SavedFile> saved;
+    for (auto& [path, file] : by_path_) saved.push_back(std::move(file));
+    std::sort(saved.begin(), saved.end(),
+              [](const SavedFile& a, const SavedFile& b) { return a.unix_ns > b.unix_ns; });
+    if (saved.size() > kMaxSavedFiles) saved.resize(kMaxSavedFiles);
+    return saved;
+  }
+
+ private:
+  void drop_oldest() {
+    std::vector<int64_t> times;
+    for (const auto& [path, file] : by_path_) times.push_back(file.unix_ns);
+    const auto oldest_kept = times.end() - kMaxSavedFiles;
+    std::nth_element(times.begin(), oldest_kept, times.end());
+    std::erase_if(by_path_, [&](const auto& one) { return one.second.unix_ns < *oldest_kept; });
+    limit_ = std::max(kMaxHeldPaths, 2 * by_path_.size());
+  }
+
+  std::map<std::string, SavedFile> by_path_;
+  size_t limit_ = kMaxHeldPaths;
+};
+
+}  // namespace
+
 std::vector<SavedFile> read_saved_files(const RunDir& run) {
-  std::map<std::string, SavedFile> by_path;
+  Newest newest;
   read_saves(run, [&](const nlohmann::json& line, int64_t unix_ns) {
     SavedFile saved{.path = json_string(line, "path"),
                     .step = json_uint64(line, "step"),
@@ -184,14 +244,9 @@ std::vector<SavedFile> read_saved_files(const RunDir& run) {
                     .inode = json_uint64(line, "inode"),
                     .by_shanty = json_string(line, "by") == "shanty"};
     if (saved.path.empty() || saved.path[0] != '/') return;
-    SavedFile& known = by_path[saved.path];
-    if (known.unix_ns <= saved.unix_ns) known = std::move(saved);
+    newest.take(std::move(saved));
   });
-  std::vector<SavedFile> saved;
-  for (auto& [path, file] : by_path) saved.push_back(std::move(file));
-  std::sort(saved.begin(), saved.end(),
-            [](const SavedFile& a, const SavedFile& b) { return a.unix_ns > b.unix_ns; });
-  if (saved.size() > kMaxSavedFiles) saved.resize(kMaxSavedFiles);
+  std::vector<SavedFile> saved = std::move(newest).sorted();
   for (SavedFile& file : saved) check_saved_file(file);
   // Many temporary names may have been renamed onto one: its newest counts.
   std::set<std::string> seen;

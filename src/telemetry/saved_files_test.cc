@@ -108,6 +108,25 @@ TEST_F(SavedFilesTest, WhatIsNoLineOfOursIsSkipped) {
   EXPECT_TRUE(read_saved_files(*run_).empty());
 }
 
+TEST_F(SavedFilesTest, AFileOfAnyLengthIsReadToItsEnd) {
+  const std::string last = put("last.pt", zip("z"));
+  const std::string padding(200, 'p');
+  for (uint64_t step = 1; told_.size() < (size_t{17} << 20); ++step) {
+    told_ += fmt::format(R"({{"path":"/gone/{}-{}.pt","step":{},"unix_ns":{}}})"
+                         "\n",
+                         padding, step, step, 1'700'000'000'000'000'000 + step);
+  }
+  // A line longer than any of ours, and one that ends where a piece that is read ends.
+  told_ += "{\"path\":\"/" + std::string(100'000, 'x') + "\"}\n";
+  told_.append((size_t{1} << 20) - told_.size() % (size_t{1} << 20) - 1, ' ');
+  told_ += '\n';
+  tell(last, 900'000);
+  const auto saved = read_saved_files(*run_);
+  ASSERT_EQ(saved.size(), kMaxSavedFiles);
+  EXPECT_EQ(saved[0].path, last);
+  EXPECT_EQ(saved[0].state, SavedState::kWhole);
+}
+
 TEST_F(SavedFilesTest, ASaveThatFailedIsToldOnceByItsFirstRank) {
   put("run/saves/rank-00000.jsonl",
       R"({"step":9,"failed":"rank 1 could not write","unix_ns":1700000000000000009})"
