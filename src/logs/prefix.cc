@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kMaxJsonDepth = 3;  // a JSON line inside a JSON line
 constexpr int kMaxRank = 1'000'000;
+constexpr std::string_view kBareNumber = "srun --label";
 
 std::optional<int64_t> to_number(std::string_view text) {
   int64_t value = 0;
@@ -62,12 +63,15 @@ void take(Prefix& prefix, const Captures& captures, int64_t around_unix_ns) {
 struct CompiledRow {
   std::string_view starts;
   Pattern pattern;
+  bool bare_number = false;
 };
 
 const std::vector<CompiledRow>& compiled_rows() {
   static const auto* rows = [] {
     auto* made = new std::vector<CompiledRow>;
-    for (const PrefixRow& row : prefix_rows()) made->push_back({row.starts, Pattern(row.pattern)});
+    for (const PrefixRow& row : prefix_rows()) {
+      made->push_back({row.starts, Pattern(row.pattern), row.name == kBareNumber});
+    }
     return made;
   }();
   return *rows;
@@ -79,10 +83,16 @@ bool names_exception(const Captures& captures) {
   return name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Exit");
 }
 
+// A bare number is a label only where nothing else has told the rank; else it is the program's.
+bool is_own_number(const CompiledRow& row, const Prefix& prefix) {
+  return row.bare_number && prefix.rank >= 0;
+}
+
 // "[Rank 3] " after a process group counts inside the group.
 bool strip_one(std::string_view& rest, Prefix& prefix, int64_t around_unix_ns) {
   for (const CompiledRow& row : compiled_rows()) {
     if (!row.starts.empty() && row.starts.find(rest.front()) == row.starts.npos) continue;
+    if (is_own_number(row, prefix)) continue;
     Captures captures;
     size_t end = 0;
     if (!row.pattern.match_start(rest, captures, end) || end == 0) continue;

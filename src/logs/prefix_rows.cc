@@ -47,6 +47,8 @@ constexpr PrefixRow kRows[] = {
     {"syslog", "ADFJMNOS",
      R"~((?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) (?P<node>[\w.-]+) (?P<app>[\w./()-]+)(?:\[(?P<pid>\d+)\])?: ?)~"},
     {"loguru", "|", R"~(\| (?P<level>[A-Z]+) +\| (?:[^ |]+ - )?)~"},
+    {"Determined", "0123456789abcdef",
+     R"~((?P<node>[0-9a-f]{8})(?: \[rank=(?P<rank>\d+)\])? \|\| )~"},
     {"compose", "", R"~((?P<pod>[\w.-]+-\d+) +\| )~"},
     {"pod", "", POD R"~((?::| (?:pytorch|node|trainer|main|worker|master))? )~"},
     {"pdsh", "",

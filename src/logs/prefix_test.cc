@@ -110,6 +110,20 @@ TEST(Prefix, ReadsRanksOfHorovodrun) {
   EXPECT_EQ(Line("[3]<stderr>:Killed").prefix.message, "Killed");
 }
 
+TEST(Prefix, ReadsWhatDeterminedPrints) {
+  const Line line("[2024-02-27T21:35:32.106313Z] fa88a9df [rank=3] || ValueError: bad");
+  EXPECT_EQ(line.prefix.node, "fa88a9df");
+  EXPECT_EQ(line.prefix.rank, 3);
+  EXPECT_EQ(line.prefix.message, "ValueError: bad");
+}
+
+TEST(Prefix, ANumberBehindARankIsTheProgramsOwn) {
+  EXPECT_EQ(Line("3: loading").prefix.rank, 3);
+  const Line line("[1,0]<stderr>:3: loading");
+  EXPECT_EQ(line.prefix.rank, 0);
+  EXPECT_EQ(line.prefix.message, "3: loading");
+}
+
 TEST(FileName, TellsWhoWroteIt) {
   EXPECT_EQ(read_file_name("logs/rank_3.log").rank, 3);
   EXPECT_EQ(read_file_name("logs/gen-0002/rank-00017.log").rank, 17);
