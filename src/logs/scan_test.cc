@@ -10,6 +10,8 @@
 #include <zstd.h>
 
 #include "logs/block_reader.h"
+#include "logs/event_table.h"
+#include "logs/pattern.h"
 #include "logs/walk.h"
 
 namespace shanty {
@@ -108,6 +110,18 @@ TEST(Scan, TakesNumbersForRanksOnlyAmongOthers) {
   EXPECT_EQ(rank_of({"out/17.log"}), -1);
   EXPECT_EQ(rank_of({"out/17.log", "out/104.log"}), -1);
   EXPECT_EQ(rank_of({"a/8.log", "a/9.log", "b/10.log"}), 8);
+}
+
+// An expression that fits the empty text at the start of any line finds nothing further on.
+TEST(Scan, NoRowOfTheTableFitsNothingAtTheStartOfALine) {
+  for (const EventRow& row : event_rows()) {
+    const bool marks_by_an_empty_group = row.pattern.find(">)") != row.pattern.npos;
+    if (row.pattern.empty() || marks_by_an_empty_group) continue;
+    Captures captures;
+    size_t end = 1;
+    const bool fits = Pattern(row.pattern).match_start("~", captures, end);
+    EXPECT_FALSE(fits && end == 0) << row.id << " " << row.pattern;
+  }
 }
 
 TEST(Scan, GivesAHostOneName) {

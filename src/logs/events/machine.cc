@@ -30,6 +30,8 @@ constexpr EventRow kRows[] = {
      R"~(efa_\w+: Failed to process command REG_MR.*err (?P<error>-?\d+))~"},
     {"sched_failed", kCause, "nodes are available:",
      R"~((?:\bpod/(?P<pod>[a-z0-9][\w.-]*) +)?(?P<what>\d+/\d+ nodes are available: .*))~"},
+    {"sched_failed", kCause, "nodes are unavailable:",  // Volcano
+     R"~((?:\bpod/(?P<pod>[a-z0-9][\w.-]*) +)?(?P<what>\d+/\d+ nodes are unavailable: .*))~"},
     {"pod_assigned", kFact, "Successfully assigned ",
      R"~(Successfully assigned (?:[\w.-]+/)?(?P<pod>[a-z0-9][\w.-]*) to (?P<node>[\w.-]*\w))~"},
     {"gang_wait", kCause, "gang unschedulable",
