@@ -52,7 +52,9 @@ constexpr std::string_view kEchoTexts[] = {"NCCL",
                                            "DataLoader worker",
                                            "Wait timeout",
                                            "all gather",
-                                           "client has failed"};
+                                           "client has failed",
+                                           "unhandled system error",
+                                           "unhandled cuda error"};
 
 template <size_t N>
 bool contains_any(std::string_view text, const std::string_view (&words)[N]) {

@@ -138,7 +138,9 @@ std::vector<int> Case::ranks_on(const std::string& node) const {
 Records Case::unresolved() const {
   Records out;
   for (const Record* record : all("gai")) {
-    if (record->get("family") == "IPv4") out.push_back(record);
+    // An address that is taken for a name: that of IPv6 in its brackets.
+    const bool is_address = record->get("host").find(':') != std::string_view::npos;
+    if (record->get("family") == "IPv4" || is_address) out.push_back(record);
   }
   for (const Record* record : all("name_unknown")) {
     if (record->text.find("network addresses of") == std::string::npos) out.push_back(record);
@@ -152,6 +154,15 @@ const Record* Case::last_of(int rank, std::initializer_list<std::string_view> ev
     if (record->rank == rank) last = record;
   }
   return last;
+}
+
+int Case::rank_of_worker(const Record& ended) const {
+  if (ended.rank >= 0) return ended.rank;
+  for (const Record* told : all("summary_rank")) {
+    const bool same = ended.get("local").empty() || told->get("local") == ended.get("local");
+    if (same) return static_cast<int>(told->number("a"));
+  }
+  return static_cast<int>(ended.number("local"));
 }
 
 Evidence Case::evidence(const Record& record) const {
@@ -283,6 +294,17 @@ bool is_port_fault(const Record& event) {
 
 std::string said(const Record& record, size_t columns) {
   return std::string(prefix_of_width(trimmed(record.text, " "), columns));
+}
+
+std::vector<std::string_view> lists_after(std::string_view text, std::string_view opening) {
+  std::vector<std::string_view> out;
+  for (size_t at = text.find(opening); at != text.npos; at = text.find(opening, at)) {
+    at += opening.size();
+    const size_t end = text.find(']', at);
+    if (end == text.npos) break;
+    out.push_back(text.substr(at, end - at));
+  }
+  return out;
 }
 
 std::string rank_list(const std::vector<int>& ranks) {

@@ -71,6 +71,10 @@ class Case {
   // The last thing that a rank said, of these events.
   const Record* last_of(int rank, std::initializer_list<std::string_view> events) const;
 
+  // The rank of a worker that its launcher saw end: as that line says, or the launcher's summary,
+  // or else its local rank.
+  int rank_of_worker(const Record& ended) const;
+
   Evidence evidence(const Record& record) const;
   std::string place(const Record& record) const;  // "rank 3 on node-1", for messages
 
@@ -130,6 +134,9 @@ bool is_port_fault(const Record& event);
 // What a line says, for a message: without blanks at its ends, whole characters of at most
 // `columns`.
 std::string said(const Record& record, size_t columns = 120);
+
+// What stands between each `opening` and the bracket that closes it.
+std::vector<std::string_view> lists_after(std::string_view text, std::string_view opening);
 
 // "rank 3", "ranks 0, 1, 5-7".
 std::string rank_list(const std::vector<int>& ranks);

@@ -87,6 +87,26 @@ struct LinkFact {
   Evidence where;
 };
 
+// What one paragraph of a report of NCCL's RAS (`ncclras`) tells.
+struct RasParagraph {
+  enum class Kind {
+    kDead,     // processes that RAS has not reached for a minute
+    kMissing,  // processes or ranks that did not answer, yet
+    kUnlike,   // ranks of a communicator that have launched different numbers of operations
+    kFailed,   // ranks that report errors
+  };
+  Kind kind = Kind::kMissing;
+  std::string communicator;     // its hash; empty where the paragraph is about processes
+  std::string what;             // "AllReduce": whose counts differ
+  int64_t named = 0;            // how many it speaks of; it lists only few of many
+  std::vector<Evidence> lines;  // the headline first
+  // Ranks that it lists, by how many operations they have launched; 0 where it counts none.
+  std::map<int64_t, std::vector<int>> ranks;
+  std::map<int64_t, int64_t> how_many;             // ranks of each count, listed or not
+  std::map<std::string, std::vector<int>> errors;  // ranks by what they reported
+  std::vector<std::string> nodes;                  // of those listed
+};
+
 struct ClusterFacts {
   std::vector<PodFact> pods;
   std::vector<NodeFact> nodes;
@@ -95,6 +115,7 @@ struct ClusterFacts {
   std::vector<StackFact> stacks;
   std::vector<BandwidthFact> bandwidths;
   std::vector<LinkFact> links;
+  std::vector<RasParagraph> ras;
   std::vector<std::string> nccl_topology_nets;  // devices named in a topology file
 };
 

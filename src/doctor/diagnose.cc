@@ -45,6 +45,9 @@ void read_input(const Input& input, ClusterFacts& facts, std::vector<std::string
     case InputKind::kPySpy:
       reader = read_py_spy;
       break;
+    case InputKind::kRasJson:
+      reader = read_ras_json;
+      break;
     case InputKind::kLog:
     case InputKind::kKernelLog:
     case InputKind::kEventTable:
@@ -102,6 +105,9 @@ std::vector<std::string> names_of(const LogBook& book, const ClusterFacts& facts
     names.insert(pod.node);
   }
   for (const NodeFact& node : facts.nodes) names.insert(node.name);
+  for (const RasParagraph& paragraph : facts.ras) {
+    names.insert(paragraph.nodes.begin(), paragraph.nodes.end());
+  }
   names.erase("");
   return {names.begin(), names.end()};
 }

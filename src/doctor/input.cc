@@ -5,6 +5,8 @@
 namespace shanty {
 namespace {
 
+constexpr size_t kPastedBytes = 2048;
+
 bool has(std::string_view head, std::string_view text) { return head.find(text) != head.npos; }
 
 bool is_flight_recorder(std::string_view head) {
@@ -14,6 +16,12 @@ bool is_flight_recorder(std::string_view head) {
                               (has(head, "entries") && has(head, "nccl_version")));
 }
 
+bool is_ras_json(std::string_view head) {
+  const std::string_view start = head.substr(0, kPastedBytes);
+  return start.find_first_of('{') != start.npos && has(start, "\"communicators_count\"") &&
+         has(head, "\"missing_ranks_count\"");
+}
+
 bool is_kubernetes(std::string_view head) {
   return (has(head, "apiVersion:") && has(head, "kind:")) ||
          (head.find_first_not_of(" \n\r\t") != head.npos &&
@@ -21,12 +29,21 @@ bool is_kubernetes(std::string_view head) {
           has(head, "\"kind\""));
 }
 
-constexpr size_t kPastedBytes = 2048;
-
 // py-spy's threads without what it prints before them.
 bool is_pasted_stack(std::string_view head) {
   return has(head, "Thread ") &&
          (has(head, "(idle): \"") || has(head, "(active): \"") || has(head, "(active+gil): \""));
+}
+
+// `kubectl describe`, maybe below the command that somebody typed.
+bool is_describe(std::string_view head) {
+  size_t at = 0;
+  if (!head.starts_with("Name:")) {
+    at = head.substr(0, kPastedBytes).find("\nName:");
+    if (at == head.npos || !has(head.substr(0, at), "describe ")) return false;
+  }
+  const std::string_view rest = head.substr(at);
+  return has(rest, "\nNamespace:") || has(rest, "\nRoles:");
 }
 
 }  // namespace
@@ -55,6 +72,8 @@ std::string_view input_kind_name(InputKind kind) {
       return "iperf3";
     case InputKind::kPySpy:
       return "py-spy dump";
+    case InputKind::kRasJson:
+      return "ncclras";
     case InputKind::kFlightRecorder:
       return "flight recorder dump";
     case InputKind::kRunDirectory:
@@ -65,11 +84,10 @@ std::string_view input_kind_name(InputKind kind) {
 
 InputKind sniff_input(std::string_view name, std::string_view head) {
   head = head.substr(0, kSniffBytes);
+  if (is_ras_json(head)) return InputKind::kRasJson;
   if (is_flight_recorder(head)) return InputKind::kFlightRecorder;
   if (is_kubernetes(head)) return InputKind::kKubernetesYaml;
-  if (head.starts_with("Name:") && (has(head, "\nNamespace:") || has(head, "\nRoles:"))) {
-    return InputKind::kDescribe;
-  }
+  if (is_describe(head)) return InputKind::kDescribe;
   if (head.starts_with("LAST SEEN") || (head.starts_with("NAMESPACE") && has(head, "LAST SEEN"))) {
     return InputKind::kEventTable;
   }

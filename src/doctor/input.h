@@ -22,6 +22,7 @@ enum class InputKind {
   kNcclTests,       // all_reduce_perf and its like
   kIperf,           // iperf3, text or JSON
   kPySpy,           // py-spy dump
+  kRasJson,         // ncclras --format json
   kFlightRecorder,  // a dump of one rank, pickle or JSON
   kRunDirectory,    // of `shanty run`; path is the directory
 };

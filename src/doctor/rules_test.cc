@@ -11,6 +11,7 @@
 namespace shanty {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -405,6 +406,363 @@ TEST(Wording, OfOthersIsUnderstood) {
   EXPECT_EQ(class_of("ERROR: Unexpected BUS error encountered in DataLoader worker. This might be "
                      "caused by insufficient shared memory (shm)\n"),
             "shm");
+}
+
+constexpr char kRasTable[] =
+    "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
+    "    #  in group  per comm  per node  per comm  in group\n"
+    "    0         1         4       7-8        32        32   RUNNING  INCOMPLETE\n\n"
+    "Errors\n======\n\n";
+
+TEST(Ras, NamesTheProcessThatDied) {
+  const Finding dead =
+      first_of(std::string(kRasTable) +
+               "DEAD\n"
+               "  1 job process is considered dead (unreachable via the RAS network)\n"
+               "  Process 7701 on node 10.3.0.13 managing GPU 5\n\n"
+               "#0-0 (0f2264af53edbe98) INCOMPLETE\n"
+               "  Missing communicator data from 1 rank\n"
+               "  Rank 21 -- GPU 5 managed by process 7701 on node 10.3.0.13\n");
+  EXPECT_EQ(dead.failure_class, "rank_died_early");
+  EXPECT_THAT(dead.subject.ranks, ElementsAre(21));
+  EXPECT_THAT(dead.subject.nodes, ElementsAre("10.3.0.13"));
+}
+
+TEST(Ras, TellsOneThatDoesNotAnswerFromOneThatIsDead) {
+  const Finding silent = first_of(std::string(kRasTable) +
+                                  "INCOMPLETE\n"
+                                  "  Missing communicator data from 1 job process\n"
+                                  "  Process 7701 on node 10.3.0.13 managing GPU 5\n\n"
+                                  "#0-0 (0f2264af53edbe98) INCOMPLETE\n"
+                                  "  Missing communicator data from 1 rank\n"
+                                  "  The missing rank: 21\n");
+  EXPECT_EQ(silent.failure_class, "process_frozen");
+  EXPECT_THAT(silent.subject.ranks, ElementsAre(21));
+  EXPECT_THAT(silent.subject.nodes, ElementsAre("10.3.0.13"));
+}
+
+TEST(Ras, CountsOfOneMomentAreNoFaultAndThoseThatStandStillAre) {
+  const std::string report =
+      "#0-0 (27a079b828ff1a75) MISMATCH\n"
+      "  Communicator ranks have different AllReduce operation counts\n"
+      "  30 ranks have launched up to operation 6650\n"
+      "  2 ranks have launched up to operation 6649\n"
+      "  Rank 4 -- GPU 4 managed by process 48 on node 10.3.0.10\n"
+      "  Rank 6 -- GPU 6 managed by process 50 on node 10.3.0.10\n\n";
+  EXPECT_EQ(first_of(report).code, "");
+  const Finding twice = first_of(report + report);
+  EXPECT_EQ(twice.code, "HANG101");
+  EXPECT_THAT(twice.subject.ranks, ElementsAre(4, 6));
+  const std::string alone =
+      "#1-0 (27a079b828ff1a75) MISMATCH\n"
+      "  Communicator ranks have different Broadcast operation counts\n"
+      "  31 ranks have launched up to operation 3\n"
+      "  Rank 9 has not launched any operations -- GPU 1 managed by process 48 on node n1\n\n";
+  EXPECT_THAT(first_of(alone + alone).subject.ranks, ElementsAre(9));
+  // Two that are ahead of all others: it does not list who is behind.
+  const std::string ahead =
+      "#0-0 (27a079b828ff1a75) MISMATCH\n"
+      "  Communicator ranks have different AllGather operation counts\n"
+      "  30 ranks have launched up to operation 640\n"
+      "  Rank 4 has launched up to operation 641 -- GPU 4 managed by process 48 on node n1\n\n";
+  EXPECT_THAT(first_of(ahead + ahead).subject.ranks, IsEmpty());
+}
+
+TEST(Ras, NamesRanksThatReportAnError) {
+  const Finding failed = first_of(
+      "#0-0 (27a079b828ff1a75) ERROR\n"
+      "  Asynchronous errors on 3 ranks\n"
+      "  2 ranks reported Remote process error\n"
+      "  Rank 0 -- GPU 0 managed by process 40 on node n0\n"
+      "  Rank 1 -- GPU 1 managed by process 41 on node n0\n"
+      "  Rank 9 reported Unhandled CUDA error -- GPU 1 managed by process 48 on node n1\n");
+  EXPECT_EQ(failed.code, "HANG199");
+  EXPECT_THAT(failed.subject.ranks, ElementsAre(9));
+}
+
+TEST(Ras, IsReadAsJsonToo) {
+  const auto report = [](const std::string& rank_of_two, const std::string& missing) {
+    return "{\"nccl_version\": \"2.28.9\", \"communicators_count\": 1, \"communicators\": [{"
+           "\"hash\": \"0x51\", \"size\": 2, \"missing_ranks_count\": 1, \"ranks\": [{\"rank\": 0, "
+           "\"host\": \"n0\", \"pid\": 8, \"status\": {\"init_state\": 0, \"async_error\": 0}, "
+           "\"collective_counts\": {\"AllReduce\": 12}}" +
+           rank_of_two + "], \"missing_ranks\": [" + missing + "]}]}";
+  };
+  const auto missing = [](const std::string& dead) {
+    return "{\"rank\": 1, \"host\": \"n1\", \"pid\": 9, \"status\": {\"unresponsive\": true, "
+           "\"considered_dead\": " +
+           dead + "}}";
+  };
+  const Finding dead = first_of(report("", missing("true")));
+  EXPECT_EQ(dead.failure_class, "rank_died_early");
+  EXPECT_THAT(dead.subject.ranks, ElementsAre(1));
+  EXPECT_THAT(dead.subject.nodes, ElementsAre("n1"));
+  EXPECT_EQ(first_of(report("", missing("false"))).failure_class, "process_frozen");
+  // Of one moment: no fault.
+  EXPECT_EQ(
+      first_of(report(", {\"rank\": 1, \"collective_counts\": {\"AllReduce\": 11}}", "")).code, "");
+  EXPECT_EQ(first_of(report(", {\"rank\": 1, \"status\": {\"async_error\": 1}}", "")).code,
+            "HANG199");
+}
+
+TEST(Stall, ListsByRankOrByThoseThatCameAreRead) {
+  const std::string warning =
+      "W horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be reduced "
+      "by subset of ranks and are waiting for remainder of ranks for more than 60 seconds. ";
+  const Finding listed = first_of("[1,0]<stderr>:[2020-12-30 16:35:15.181832: " + warning +
+                                  "\n[1,0]<stderr>:Missing ranks:\n"
+                                  "[1,0]<stderr>:2: [allreduce.fc.weight, allreduce.fc.bias ...]\n"
+                                  "[1,0]<stderr>:5: [allreduce.fc.weight]\n");
+  EXPECT_EQ(listed.code, "HANG199");
+  EXPECT_THAT(listed.subject.ranks, ElementsAre(2, 5));
+  EXPECT_THAT(first_of("[2020-12-30 16:35:15.181832: " + warning +
+                       "\nStalled ranks:\n3: [cond_1/Distributed_Allreduce/HorovodAllreduce_0]\n")
+                  .subject.ranks,
+              ElementsAre(3));
+  const Finding late = first_of(warning +
+                                "Stalled ops: allreduce.conv1.weight [ready ranks: 5, 1, 4, 2, 3], "
+                                "allreduce.bn1.weight [ready ranks: 5, 1, 4, 2, 3]\n");
+  EXPECT_EQ(late.code, "HANG199");
+  EXPECT_THAT(late.subject.ranks, ElementsAre(0));
+  const Finding crossed =
+      first_of(warning +
+               "Stalled ops: loss [ready ranks: 3], conv1 [ready ranks: 2, 0, 1], conv2 [ready "
+               "ranks: 2, 0, 1]\n");
+  EXPECT_EQ(crossed.failure_class, "collective_desync");
+  EXPECT_THAT(crossed.subject.ranks, ElementsAre(3));
+}
+
+TEST(Store, ThatClosesBeforeThereAreRanksWasTakenByAnother) {
+  const Finding empty = first_of(
+      "[W822 03:54:49.636977195 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=15, "
+      "addr=[job-node-0-1.job.ns.svc]:60560, remote=[job-node-0-0.job.ns.svc]:29500): failed to "
+      "recv, got 0 bytes\n");
+  EXPECT_EQ(empty.failure_class, "net_blocked");
+  EXPECT_THAT(empty.message, HasSubstr("job-node-0-0.job.ns.svc"));
+  EXPECT_EQ(class_of("[W426 16:56:01.831041000 TCPStore.cpp:347] [c10d] TCP client failed to "
+                     "connect/validate to host 100.64.0.1:59782 - retrying (try=6, "
+                     "timeout=1800000ms, delay=5241ms): Connection reset by peer\n"),
+            "net_blocked");
+  // An agent whose workers had run lost it when the others left.
+  EXPECT_NE(class_of("[W822 03:54:49.636977195 TCPStore.cpp:125] [c10d] sendBytes failed on "
+                     "SocketImpl(fd=3, addr=[n1]:5, remote=[n0]:29500): Broken pipe\n"
+                     "W0822 03:54:50.000000 77 torch/distributed/elastic/multiprocessing/"
+                     "api.py:900] Sending process 101 closing signal SIGTERM\n"),
+            "net_blocked");
+}
+
+TEST(Store, OfWhichOneProcessSpeaksIsNotSurelyUnhosted) {
+  const std::string one =
+      "[E108 20:04:34.467642512 socket.cpp:957] [c10d] The client socket has timed out after 900s "
+      "while trying to connect to (10.0.0.1, 29500).\n";
+  EXPECT_EQ(first_of(one).failure_class, "rendezvous_store");
+  EXPECT_LT(first_of(one).confidence, 0.7);
+  const Finding two = first_of("node-0: " + one + "node-1: " + one);
+  EXPECT_GT(two.confidence, 0.8);
+}
+
+TEST(Dns, ABracketedAddressIsNoName) {
+  const std::string line =
+      "[W715 20:00:39.842901446 socket.cpp:752] [c10d] The IPv6 network addresses of "
+      "([2605:340:cd51::1540], 59699) cannot be retrieved (gai error: -2 - Name or service not "
+      "known).\n";
+  EXPECT_EQ(class_of(line), "dns");
+  EXPECT_THAT(class_of("[W715 20:00:39.842901446 socket.cpp:752] [c10d] The IPv6 network addresses "
+                       "of (localhost, 59699) cannot be retrieved (gai error: -2 - Name or service "
+                       "not known).\n"),
+              IsEmpty());
+}
+
+TEST(Barrier, RanksThatReachedItAreNotTheLateOne) {
+  const Finding finding = first_of(
+      "[rank0]: torch.distributed.DistStoreError: wait timeout after 600000ms, keys: "
+      "/default_pg/0//7//cuda//pg_wrapper:7/0/1\n"
+      "[rank3]:[E221 08:45:07.886838878 ProcessGroupGloo.cpp:143] Rank 3 successfully reached "
+      "monitoredBarrier, but received errors while waiting for send/recv from rank 0. Please check "
+      "rank 0 logs for faulty rank.\n"
+      "[rank2]:[E221 08:45:07.887390966 ProcessGroupGloo.cpp:143] Rank 2 successfully reached "
+      "monitoredBarrier, but received errors while waiting for send/recv from rank 0. Please check "
+      "rank 0 logs for faulty rank.\n");
+  EXPECT_EQ(finding.code, "HANG199");
+  EXPECT_THAT(finding.subject.ranks, ElementsAre(1));
+}
+
+TEST(OldWords, OfNcclAndTheStoreAreKnown) {
+  const Finding loopback = first_of(
+      "a79e04561:4880:5140 [1] NCCL INFO NET : Using interface lo:127.0.0.1<0>\n"
+      "a79e04561:4880:5140 [1] NCCL INFO NET : Using interface eth0:3.5.6.12<0>\n"
+      "e53b7da88:2494:2756 [1] NCCL INFO NET : Using interface lo:127.0.0.1<0>\n"
+      "a79e04561:4880:5140 [1] include/socket.h:361 NCCL WARN Call to connect timeout : Connection "
+      "refused\n");
+  EXPECT_EQ(loopback.failure_class, "net_interface");
+  EXPECT_THAT(loopback.subject.devices, ElementsAre("lo"));
+  EXPECT_EQ(class_of("RuntimeError: connect() timed out.\n"), "rendezvous_store");
+  EXPECT_EQ(first_of("RuntimeError: Runtime error: unhandled system error\n").code, "HANG199");
+}
+
+TEST(Rocm, AssertionsAndTheIommuAreKnown) {
+  EXPECT_EQ(class_of("/aten/src/ATen/native/hip/Indexing.hip:1292: indexSelectLargeIndex: "
+                     "Device-side assertion `srcIndex < srcSelectDimSize' failed.\n"),
+            "app_cuda_fault");
+  const std::string missing =
+      "box:402:402 [0] init.cc:179 NCCL WARN Missing \"iommu=pt\" from kernel command line which "
+      "can lead to system instablity or hang!\n";
+  EXPECT_EQ(class_of(missing), "p2p_acs");
+  EXPECT_THAT(class_of(missing + "box:402:460 [0] NCCL INFO Connected all rings\n"), IsEmpty());
+}
+
+TEST(Describe, IsReadBelowTheCommandThatPrintedIt) {
+  const Finding finding = first_of(
+      "$ kubectl describe pod infer-5b6c7f889c-f54c6\nName:             infer-5b6c7f889c-f54c6\n"
+      "Namespace:        default\nNode:             <none>\nStatus:           Pending\n"
+      "Events:\n  Warning  FailedScheduling  63s   default-scheduler  0/1 nodes are available: 1 "
+      "Insufficient nvidia.com/gpu.\n");
+  EXPECT_EQ(finding.failure_class, "k8s_scheduling");
+  EXPECT_THAT(finding.subject.pods, ElementsAre("infer-5b6c7f889c-f54c6"));
+}
+
+TEST(Stall, RanksThatHadFinishedAreNotLate) {
+  const std::string stalled =
+      "WARNING: One or more tensors were submitted to be reduced by subset of ranks and are "
+      "waiting "
+      "for remainder of ranks for more than 60 seconds.\nStalled ops:\n"
+      "grads/Allgather_0 [missing ranks: 1, 4]\n";
+  const std::string end = "INFO:tensorflow:Loss for final step: 3.25.\n";
+  const Finding finding = first_of(end + end + stalled);
+  EXPECT_EQ(finding.code, "HANG101");
+  EXPECT_THAT(finding.subject.ranks, ElementsAre(1, 4));
+  EXPECT_EQ(first_of(end + stalled).code, "HANG199");
+  EXPECT_EQ(first_of("Epoch 1 finished\nEpoch 2 finished\n" + stalled).code, "HANG199");
+}
+
+TEST(Launchers, SayInTheirOwnWordsWhichRankEnded) {
+  for (const std::string line :
+       {"ERROR:composer.cli.launcher:Rank 3 crashed with exit code -11.\n",
+        "ERROR:composer.cli.launcher:Global rank 3 (PID 208865) exited with code -11\n",
+        "[rank: 3] Child process with PID 208 terminated with code 1. Forcefully terminating all "
+        "other processes to avoid zombies\n",
+        "Process 3 exit with status code 1.\n"}) {
+    const Finding finding = first_of(line);
+    EXPECT_EQ(finding.code, "RUN102") << line;
+    EXPECT_THAT(finding.subject.ranks, ElementsAre(3)) << line;
+  }
+  EXPECT_EQ(class_of("ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7.\n"), "shm");
+}
+
+TEST(Launchers, AWorkerThatIsKilledIsNamedByTheSummaryOrItsLocalRank) {
+  const std::string failed =
+      "E0325 20:57:27.620000 2606 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+      "(exitcode: -9) local_rank: 1 (pid: 2630) of binary: /usr/bin/python\n";
+  EXPECT_EQ(first_of(failed).failure_class, "host_oom");
+  EXPECT_THAT(first_of(failed).subject.ranks, ElementsAre(1));
+  EXPECT_THAT(
+      first_of(failed + "[0]:\n  rank      : 8 (local_rank: 0)\n  exitcode  : -15 (pid: 1)\n"
+                        "[1]:\n  rank      : 9 (local_rank: 1)\n  exitcode  : -9 (pid: "
+                        "2630)\n")
+          .subject.ranks,
+      Contains(9));
+  const Finding flat = first_of(
+      "[2]: time : 2024-08-23_22:22:58 host : algo-2 rank : 2 (local_rank: 2) exitcode : -6 (pid: "
+      "189) error_file: <N/A> traceback : Signal 6 (SIGABRT) received by PID 189\n");
+  EXPECT_THAT(flat.subject.nodes, ElementsAre("algo-2"));
+}
+
+TEST(Timeouts, OfAFewRanksAreAnExcerpt) {
+  std::string some;
+  for (const int rank : {0, 3, 4}) {
+    some += fmt::format(
+        "[rank{0}]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [Rank {0}] Watchdog caught "
+        "collective operation timeout: WorkNCCL(SeqNum=7753, OpType=ALLREDUCE, NumelIn=64, "
+        "NumelOut=64, Timeout(ms)=600000) ran for 600061 milliseconds before timing out.\n",
+        rank);
+  }
+  EXPECT_EQ(first_of(some).code, "HANG199");
+  EXPECT_THAT(first_of(some).subject.ranks, IsEmpty());
+}
+
+TEST(Describe, APodThatEndedWithTheCodeOfSigkillMayHaveLackedMemory) {
+  const Finding finding = first_of(
+      "$ kubectl describe pod worker-5b\nName:               worker-5b\nNamespace:          "
+      "default\n"
+      "Node:               box/10.0.2.15\nContainers:\n  worker:\n    Last State:     Terminated\n"
+      "      Reason:       Error\n      Exit Code:    137\n");
+  EXPECT_EQ(finding.failure_class, "host_oom");
+  EXPECT_LT(finding.confidence, 0.7);
+  EXPECT_THAT(finding.subject.pods, ElementsAre("worker-5b"));
+}
+
+TEST(Driver, OfAnotherVersionThanItsLibrariesIsNotTooOld) {
+  const Finding finding = first_of(
+      "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: "
+      "unknown\n");
+  EXPECT_EQ(finding.failure_class, "driver_image");
+  EXPECT_THAT(finding.message, HasSubstr("another version"));
+}
+
+TEST(Gpu, ThatTheDriverCannotStartIsNamed) {
+  const Finding finding =
+      first_of("[   21.09] NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x22:0x56:894)\n");
+  EXPECT_EQ(finding.failure_class, "gpu_hw_fabricmgr");
+  EXPECT_THAT(finding.subject.devices, ElementsAre(HasSubstr("0a:00.0")));
+}
+
+TEST(Scheduling, VolcanosWordsAreKnown) {
+  EXPECT_EQ(class_of("  Warning  FailedScheduling  0s    volcano  0/1 nodes are unavailable: 1 "
+                     "Insufficient cpu.\n"),
+            "k8s_scheduling");
+}
+
+TEST(FirstBarrier, TellsHowManyCame) {
+  const auto waits = [](int rank, int joined) {
+    return fmt::format(
+        "Waiting in store based barrier to initialize process group for rank: {}, key: "
+        "store_based_barrier_key:1 (world_size=4, worker_count={}, timeout=0:30:00)\n",
+        rank, joined);
+  };
+  const std::string many = waits(0, 8) + waits(0, 8);
+  EXPECT_EQ(class_of(many), "launch_config");
+  const std::string few = waits(0, 3) + waits(1, 3) + waits(3, 3) + waits(0, 3);
+  const Finding finding = first_of(few);
+  EXPECT_EQ(finding.code, "HANG199");
+  EXPECT_THAT(finding.subject.ranks, ElementsAre(2));
+  EXPECT_THAT(class_of(waits(0, 3)), IsEmpty());
+  EXPECT_THAT(class_of(few + "Rank 0: Completed store-based barrier for "
+                             "key:store_based_barrier_key:1 with 4 nodes.\n"),
+              IsEmpty());
+  EXPECT_EQ(class_of("RuntimeError: Timed out initializing process group in store based barrier on "
+                     "rank: 0, for key: store_based_barrier_key:1 (world_size=8, worker_count=16, "
+                     "timeout=0:30:00)\n"),
+            "launch_config");
+}
+
+TEST(Launchers, OldAndStructuredWordsOfTorchrunAreKnown) {
+  EXPECT_THAT(first_of("Child process 17057 (local_rank 2) FAILED (exitcode 1)\n").subject.ranks,
+              ElementsAre(2));
+  const Finding structured = first_of(
+      "{\"name\": \"torchelastic.worker.status.FAILED\", \"source\": \"WORKER\", \"metadata\": "
+      "{\"run_id\": \"none\", \"global_rank\": 3, \"group_rank\": 0, \"role\": \"default\", "
+      "\"hostname\": \"box\", \"state\": \"FAILED\"}}\n");
+  EXPECT_EQ(structured.code, "HANG199");
+  EXPECT_THAT(structured.subject.ranks, ElementsAre(3));
+  EXPECT_THAT(structured.subject.nodes, ElementsAre("box"));
+}
+
+TEST(P2p, ChannelsWithoutRankZeroAreOfOneNodeAmongSeveral) {
+  const auto channel = [](int a, int b) {
+    return fmt::format(
+        "box:22740:23479 [0] NCCL INFO Channel 01 : {}[51000] -> {}[56000] via "
+        "P2P/IPC/read\n",
+        a, b);
+  };
+  EXPECT_EQ(class_of(channel(0, 1) + channel(1, 0)), "p2p_acs");
+  EXPECT_THAT(class_of(channel(8, 9) + channel(9, 8)), IsEmpty());
+}
+
+TEST(Ucx, TellsOfLockedMemory) {
+  EXPECT_EQ(class_of("ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate "
+                     "memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 "
+                     "kbytes)\n"),
+            "rdma_config");
 }
 
 }  // namespace

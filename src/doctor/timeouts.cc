@@ -99,7 +99,7 @@ bool is_excerpt(const Case& of, const TimeoutView& view) {
   for (const int rank : view.silent) unheard += of.ranks().contains(rank) ? 0 : 1;
   const size_t spoke = view.ranks.size();
   if (spoke == 1 && unheard == view.silent.size() && unheard > 0) return true;
-  return unheard > 0 && view.silent.size() > 1 && view.silent.size() >= spoke;
+  return unheard > 0 && view.silent.size() > 1 && 2 * view.silent.size() >= spoke;
 }
 
 std::vector<TimeoutView> view_timeouts(const Case& of) {

@@ -38,8 +38,8 @@ struct TimeoutView {
   Records lines;  // the watchdog's, then counters
 };
 
-// More ranks are silent than speak of the timeout, and nothing else is there of them either: the
-// lines are an excerpt, and silence in it is no evidence.
+// Several ranks are silent, half as many as speak of the timeout or more, and nothing else is there
+// of them either: the lines are an excerpt, and silence in it is no evidence.
 bool is_excerpt(const Case& of, const TimeoutView& view);
 
 // The groups in which collectives timed out, the one in which it began first. Of groups whose

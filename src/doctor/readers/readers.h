@@ -19,6 +19,8 @@ void read_topology_matrix(std::string_view text, const std::string& name, Cluste
 void read_nccl_topology(std::string_view text, const std::string& name, ClusterFacts& facts);
 void read_nccl_tests(std::string_view text, const std::string& name, ClusterFacts& facts);
 void read_iperf(std::string_view text, const std::string& name, ClusterFacts& facts);
+// `ncclras --format json`; its text form is read line by line, as it may stand in any log.
+void read_ras_json(std::string_view text, const std::string& name, ClusterFacts& facts);
 void read_py_spy(std::string_view text, const std::string& name, ClusterFacts& facts);
 
 }  // namespace shanty

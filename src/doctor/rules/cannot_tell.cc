@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "doctor/ras_report.h"
 #include "doctor/rule.h"
+#include "doctor/rules/store_clients.h"
+#include "doctor/stall_lists.h"
 #include "text/words.h"
 
 namespace shanty {
@@ -88,10 +91,11 @@ void unhandled_gloo(const Case& of, Hypotheses& out) {
   if (lines.empty()) return;
   Draft draft(of, "HANG199", "rank_busy", 0.4, Nearness::kSymptom);
   draft.show(lines);
+  const Records present = of.all({"gloo_timeout", "store_wait", "barrier_reached"});
   std::vector<int> silent;
   for (int rank = 0; rank < of.world_size(); ++rank) {
     bool spoke = false;
-    for (const Record* record : lines) spoke |= record->rank == rank;
+    for (const Record* record : present) spoke |= record->rank == rank;
     if (!spoke) silent.push_back(rank);
   }
   if (static_cast<int>(silent.size()) < of.world_size()) {
@@ -119,37 +123,75 @@ void unhandled_loader(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
-// Horovod names who does not come, and not why. Where steps follow it was only late.
+// Horovod names who does not come, and not why.
 void stalled(const Case& of, Hypotheses& out) {
-  const Records lines = of.all({"stalled", "stall_warning"});
+  Records lines = stall_lines(of);
   if (lines.empty()) return;
-  const Record& last = *lines.back();
-  for (const Record* step : of.all({"step", "loss_line"})) {
-    if (step->file == last.file && step->line > last.line) return;
-  }
-  std::set<int> missing;
-  for (const Record* record : of.all("stalled")) {
-    for (const int rank : numbers_in(record->get("ranks"), kMaxNamedRanks)) missing.insert(rank);
-  }
+  const std::set<int> missing = missing_of_stall(of, lines);
   Draft draft(of, "HANG199", "rank_busy", 0.4, Nearness::kSymptom);
   draft.show(lines);
   for (const int rank : missing) draft.rank(rank);
+  std::string_view op = "the collectives";
+  for (const Record* record : of.all({"stalled", "stall_rank", "stall_ready"})) {
+    if (op == "the collectives" && !record->get("op").empty()) op = record->get("op");
+  }
   draft.message(missing.empty()
                     ? "cannot tell which rank does not come to the collectives, or why"
                     : fmt::format("cannot tell why {} did not come to {}: busy, stopped, ended or "
                                   "on another path of the program",
-                                  rank_list({missing.begin(), missing.end()}),
-                                  of.first("stalled")->get("op")));
+                                  rank_list({missing.begin(), missing.end()}), op));
   draft.fix("py-spy dump --pid PID on that rank; its own output (mpirun --tag-output)");
   draft.fix(
       "do all ranks run the same number of batches, and validation or saves on rank 0 alone?");
   out.push_back(draft.done());
 }
 
+// NCCL's RAS tells which ranks have an error; that of a remote process is an echo.
+void errors_by_ras(const Case& of, Hypotheses& out) {
+  for (const RasParagraph& paragraph : read_ras(of)) {
+    for (const auto& [error, ranks] : paragraph.errors) {
+      if (error.starts_with("Remote")) continue;
+      Draft draft(of, "HANG199", "rank_died_early", 0.4, Nearness::kSymptom);
+      for (const Evidence& line : paragraph.lines) draft.show(line);
+      for (const int rank : ranks) draft.rank(rank);
+      draft.message(fmt::format("cannot tell why: {} told NCCL's RAS of an error ({})",
+                                rank_list(ranks), error));
+      draft.fix("its own log, with NCCL_DEBUG=WARN; dmesg -T | grep -i xid on its node");
+      out.push_back(draft.done());
+    }
+  }
+}
+
+// Some have not come to the barrier at the end of init_process_group.
+void first_barrier_waits(const Case& of, Hypotheses& out) {
+  const Record* last = first_barrier(of);
+  if (!last || last->number("joined") >= last->number("expected")) return;
+  const Records lines = of.all({"barrier_wait", "barrier_timeout"});
+  std::set<int> missing;
+  for (int rank = 0; rank < std::min<int64_t>(last->number("expected"), kMaxNamedRanks); ++rank) {
+    missing.insert(rank);
+  }
+  for (const Record* record : lines) missing.erase(record->rank);
+  Draft draft(of, "HANG199", "rank_died_early", 0.4, Nearness::kSymptom);
+  draft.show(lines);
+  const int64_t absent = last->number("expected") - last->number("joined");
+  const bool named = static_cast<int64_t>(missing.size()) == absent;
+  for (const int rank : missing) {
+    if (named) draft.rank(rank);
+  }
+  draft.message(fmt::format(
+      "cannot tell why {} did not come to the first barrier: not started, ended or still starting",
+      named ? rank_list({missing.begin(), missing.end()})
+            : fmt::format("{} of {} processes", absent, last->number("expected"))));
+  draft.fix("its own output; is its pod or node there: kubectl get pods, squeue");
+  draft.fix("compare WORLD_SIZE with the number of processes that are started");
+  out.push_back(draft.done());
+}
+
 // A launcher says who ended, with which code, and nothing of what it printed is here.
 void ended_without_word(const Case& of, Hypotheses& out) {
   Records lines = of.all({"summary_rank", "mpi_exit", "mpi_failed", "ray_worker_died", "slurm_exit",
-                          "sigsegv", "sigkill", "killed", "launcher_kills"});
+                          "sigsegv", "sigkill", "killed", "launcher_kills", "elastic_failed"});
   for (const Record* record : of.all("slurm_cancel")) {
     if (record->get("what").find("TASK FAILURE") != std::string_view::npos) lines.push_back(record);
   }
@@ -209,6 +251,8 @@ void cannot_tell_rule(const Case& of, Hypotheses& out) {
   unhandled_mesh(of, out);
   unhandled_gloo(of, out);
   stalled(of, out);
+  errors_by_ras(of, out);
+  first_barrier_waits(of, out);
   ended_without_word(of, out);
   unhandled_loader(of, out);
 }

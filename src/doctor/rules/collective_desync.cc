@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "doctor/behaviour.h"
+#include "doctor/ras_report.h"
 #include "doctor/rule.h"
+#include "doctor/stall_lists.h"
 #include "text/words.h"
 
 namespace shanty {
@@ -166,6 +168,84 @@ void told_by_nccl(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// How many operations each rank has launched, as NCCL's RAS saw it at one moment: ranks are apart
+// in every job that runs. Counts that stand still, or a timeout, tell who is waited for.
+void counts_of_ras(const Case& of, Hypotheses& out) {
+  const auto report = read_ras(of);
+  for (const RasParagraph& paragraph : report) {
+    if (paragraph.kind != RasParagraph::Kind::kUnlike || paragraph.how_many.size() < 2) continue;
+    const bool stands = stands_still(report, paragraph) || of.has("timeout");
+    const std::vector<int> late = lagging_ranks(paragraph);
+    const int64_t behind = paragraph.how_many.begin()->second;
+    const std::string who = late.empty()
+                                ? fmt::format("{} ranks that the report does not list", behind)
+                                : rank_list(late);
+    Draft draft(of, "HANG101", "collective_desync", stands ? 0.75 : 0.4, Nearness::kStructure);
+    draft.severity(stands ? Severity::kError : Severity::kNote);
+    for (const Evidence& line : paragraph.lines) draft.show(line);
+    for (const int rank : late) draft.rank(rank);
+    draft.message(fmt::format(
+        "{} launched {} {} operations, others {}{}", who, paragraph.how_many.begin()->first,
+        paragraph.what, paragraph.how_many.rbegin()->first,
+        stands ? ": they are waited for" : " at this moment, which alone is no fault"));
+    draft.rule_out("network: an operation counts when it is launched, not when it is done");
+    if (!stands) draft.fix("ask ncclras again: counts that stay as they are name who holds it up");
+    if (late.empty()) draft.fix("ncclras -v lists all ranks");
+    draft.fix("py-spy dump --pid PID of a rank that is behind: what does it do instead?");
+    out.push_back(draft.done());
+    if (stands) return;
+  }
+}
+
+// Horovod before 0.14 listed who had come. Tensors that wait for different ranks are called in
+// different order, or on some ranks alone.
+void ready_lists(const Case& of, Hypotheses& out) {
+  std::set<std::vector<int>> lists;
+  Records lines;
+  for (const Record* record : of.all("stall_ready")) {
+    for (const std::string_view list : lists_after(record->text, "[ready ranks:")) {
+      std::vector<int> ranks = numbers_in(list, kMaxNamedRanks);
+      std::sort(ranks.begin(), ranks.end());
+      if (!ranks.empty()) lists.insert(std::move(ranks));
+    }
+    lines.push_back(record);
+  }
+  if (lists.size() < 2) return;
+  const auto fewest = std::min_element(
+      lists.begin(), lists.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  Draft draft(of, "HANG101", "collective_desync", 0.8, Nearness::kStructure);
+  draft.show(lines);
+  for (const int rank : *fewest) draft.rank(rank);
+  draft.message(fmt::format("{} wait for other tensors than the rest", rank_list(*fewest)));
+  draft.rule_out("a rank that is only late: each side waits for the other");
+  draft.fix("the same tensors in the same order on all ranks: data, branches, unused variables");
+  out.push_back(draft.done());
+}
+
+// Ranks that Horovod misses, as many as have ended their training: their data were fewer.
+void finished_while_others_wait(const Case& of, Hypotheses& out) {
+  Records lines = stall_lines(of);
+  if (lines.empty()) return;
+  const std::set<int> missing = missing_of_stall(of, lines);
+  Records ends;
+  for (const Record* record : of.all("finished")) {
+    const bool of_an_epoch = record->get("what").find("poch") != std::string_view::npos;
+    const bool theirs = record->rank < 0 ? !of_an_epoch
+                                         : missing.contains(record->rank) &&
+                                               behaviour_of(of, record->rank).line == record;
+    if (theirs) ends.push_back(record);
+  }
+  if (missing.empty() || ends.size() < missing.size()) return;
+  Draft draft(of, "HANG101", "collective_desync", 0.75, Nearness::kStructure);
+  draft.show(ends).show(lines);
+  for (const int rank : missing) draft.rank(rank);
+  draft.message(fmt::format("{} had finished while the others went on",
+                            rank_list({missing.begin(), missing.end()})));
+  draft.rule_out("network: the others wait for ranks that call no collective any more");
+  draft.fix("the same number of batches on every rank, or horovod.torch.join()");
+  out.push_back(draft.done());
+}
+
 void timeouts(const Case& of, const TimeoutView& view, Hypotheses& out) {
   std::vector<int> odd = view.odd_op.empty() ? view.odd_size : view.odd_op;
   if (!odd.empty()) {
@@ -231,6 +311,9 @@ void collective_desync_rule(const Case& of, Hypotheses& out) {
   reports(of, out);
   told_by_nccl(of, out);
   calls(of, out);
+  counts_of_ras(of, out);
+  ready_lists(of, out);
+  finished_while_others_wait(of, out);
   const auto views = view_timeouts(of);
   if (!views.empty()) timeouts(of, views.front(), out);
 }

@@ -31,7 +31,12 @@ void dns_rule(const Case& of, Hypotheses& out) {
   const std::string host = hosts.empty() ? "the master" : "\"" + *hosts.begin() + "\"";
   draft.message(fmt::format("{} cannot resolve the name {}", of.place(*lines.front()), host));
   draft.rule_out("a blocked network: the name fails before any connection is tried");
-  draft.rule_out("IPv6 that is not there: the IPv4 address is missing too");
+  const bool is_address = !hosts.empty() && hosts.begin()->find(':') != std::string::npos;
+  if (is_address) {
+    draft.fix("give the address without its brackets, or a host name: this is taken for a name");
+  } else {
+    draft.rule_out("IPv6 that is not there: the IPv4 address is missing too");
+  }
   for (const PodFact& pod : of.facts().pods) {
     if (pod.host_network && pod.dns_policy != "ClusterFirstWithHostNet") {
       draft.pod(pod.name).show(

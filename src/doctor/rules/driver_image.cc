@@ -15,15 +15,18 @@ void too_old(const Case& of, Hypotheses& out) {
   const Records& lines = old.empty() ? none : old;
   Draft draft(of, "VER101", "driver_image", old.empty() ? 0.8 : 0.93);
   draft.show(lines).blame(lines);
-  draft.message(old.empty()
-                    ? of.place(*lines.front()) +
-                          " sees no GPU: the container got none, or the node's driver is not loaded"
-                    : "the driver of " + of.place(*lines.front()) +
-                          " is too old for the CUDA of the image");
+  draft.message(
+      old.empty() ? of.place(*lines.front()) +
+                        " sees no GPU: the container got none, or the node's driver is not loaded"
+      : of.has("driver_old")
+          ? "the driver of " + of.place(*lines.front()) + " is too old for the CUDA of the image"
+          : "the driver that " + of.place(*lines.front()) +
+                " has loaded is of another version than its libraries");
   if (old.empty()) {
     draft.fix("ls /dev/nvidia*; does the pod ask for nvidia.com/gpu, is the runtime nvidia?");
   } else {
     draft.rule_out("no GPU given to the container: the driver answered with its version");
+    if (of.has("driver_mismatch")) draft.fix("boot that node: its driver was updated in use");
     draft.fix("a newer driver on that node, or an image for an older CUDA");
   }
   draft.fix("compare nvidia-smi (CUDA Version, top right) with torch.version.cuda");

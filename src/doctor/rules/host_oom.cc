@@ -51,6 +51,15 @@ void nearly_full(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// The kubelet tells of SIGKILL as code 137 and cannot always tell that it was for memory.
+std::vector<const PodFact*> killed_pods(const Case& of) {
+  std::vector<const PodFact*> out;
+  for (const PodFact& pod : of.facts().pods) {
+    if (pod.last_exit_code == 137 && pod.last_reason == "Error") out.push_back(&pod);
+  }
+  return out;
+}
+
 bool killed_by_others(const Case& of) {
   return of.has("disruption") || of.has("liveness") || of.has("evicted") || of.has("ray_dying") ||
          of.has("slurm_cancel");
@@ -64,11 +73,16 @@ void host_oom_rule(const Case& of, Hypotheses& out) {
   bool pod_says_so = false;
   for (const PodFact& pod : of.facts().pods) pod_says_so |= pod.last_reason == "OOMKilled";
   if (proven.empty() && !pod_says_so) {
-    if (kills.empty()) nearly_full(of, out);
-    if (kills.empty() || killed_by_others(of)) return;
+    const auto pods = killed_pods(of);
+    if (kills.empty() && pods.empty()) nearly_full(of, out);
+    if ((kills.empty() && pods.empty()) || killed_by_others(of)) return;
     Draft draft(of, "MEM101", "host_oom", 0.6);
     draft.show(kills).show(of.all("memory_share")).blame(kills);
-    draft.message(of.place(*kills.front()) +
+    for (const Record* record : kills) {
+      if (record->event == "worker_failed") draft.rank(of.rank_of_worker(*record));
+    }
+    for (const PodFact* pod : pods) draft.pod(pod->name).node(pod->node).show(pod->where);
+    draft.message((kills.empty() ? "pod " + pods.front()->name : of.place(*kills.front())) +
                   " was killed by SIGKILL without a word: most likely memory ran out");
     draft.rule_out("its launcher: it sent no signal before");
     draft.fix(

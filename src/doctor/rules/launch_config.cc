@@ -170,6 +170,23 @@ void worlds_differ(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// More processes came to the first barrier than the world has.
+void too_many_came(const Case& of, Hypotheses& out) {
+  const Record* last = first_barrier(of);
+  if (!last || last->number("joined") <= last->number("expected")) return;
+  const Records lines = of.all({"barrier_wait", "barrier_timeout"});
+  Draft draft(of, "RANK101", "launch_config", 0.8, Nearness::kStructure);
+  draft.show(lines);
+  draft.message(fmt::format(
+      "{} processes came to a store for {}: another job or what is left of an earlier start uses "
+      "the same store, or WORLD_SIZE is smaller than what was started",
+      last->number("joined"), last->number("expected")));
+  draft.rule_out("network: the processes reached the store");
+  draft.fix("a port and --rdzv-id of its own for each job; end what is left of earlier starts");
+  draft.fix("print RANK and WORLD_SIZE in every process");
+  out.push_back(draft.done());
+}
+
 // DDP compared its parameter counts: a real difference comes at once and has plausible numbers.
 void models_differ(const Case& of, Hypotheses& out) {
   const Record* line = of.first("ddp_params");
@@ -199,6 +216,7 @@ void launch_config_rule(const Case& of, Hypotheses& out) {
   shapes_of_launch(of, out);
   too_few_came(of, out);
   worlds_differ(of, out);
+  too_many_came(of, out);
   models_differ(of, out);
 }
 

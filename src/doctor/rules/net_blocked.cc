@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
+#include "doctor/rules/store_clients.h"
 
 namespace shanty {
 namespace {
@@ -158,6 +159,28 @@ void swallowed(const Case& of, Hypotheses& out) {
   finish(of, draft, out);
 }
 
+// The store's connection opens and ends before it says a word, at a time when there are no ranks
+// yet: whoever took it was not the store.
+void answered_by_another(const Case& of, Hypotheses& out) {
+  const Records lines = closed_before_start(of);
+  if (lines.empty() || of.has("connected") || has_sidecar(of)) return;
+  Draft draft(of, "NET102", "net_blocked", 0.62, Nearness::kStructure);
+  draft.show(lines).blame(lines);
+  std::string peer;
+  for (const Record* record : lines) {
+    for (const auto name : {"peer", "host"}) {
+      if (peer.empty()) peer = record->get(name);
+    }
+  }
+  draft.message(fmt::format(
+      "connections to the store{} open and are closed at once, before the job starts: a mesh "
+      "proxy, a firewall or another program takes them, or the host's own process left",
+      peer.empty() ? "" : " at " + peer));
+  draft.rule_out("a rank that died: there are none yet");
+  draft.fix("the log of the host of the store: does it say that a client came?");
+  finish(of, draft, out);
+}
+
 }  // namespace
 
 void net_blocked_rule(const Case& of, Hypotheses& out) {
@@ -167,6 +190,7 @@ void net_blocked_rule(const Case& of, Hypotheses& out) {
   } else {
     one_sided(of, out);
     swallowed(of, out);
+    answered_by_another(of, out);
   }
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include <fmt/format.h>
@@ -17,11 +19,14 @@ Records p2p_channels(const Case& of) {
   return out;
 }
 
+// Channels over the network, or of no rank 0: it sits on another node.
 bool uses_network(const Case& of) {
+  int64_t lowest = INT64_MAX;
   for (const Record* record : of.all("nccl_channel")) {
     if (record->get("via").starts_with("NET/")) return true;
+    for (const auto end : {"a", "b"}) lowest = std::min(lowest, record->number(end));
   }
-  return false;
+  return lowest > 0 && lowest != INT64_MAX;
 }
 
 // DDP's check of the parameter counts got nothing, or garbage: its all-gather never ended.
@@ -56,6 +61,16 @@ void access_control(const Case& of, const Records& lines, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// RCCL tells at its start that the kernel was not told to leave the cards' addresses alone.
+void iommu(const Case& of, const Records& lines, Hypotheses& out) {
+  Draft draft(of, "GPU104", "p2p_acs", 0.55, Nearness::kStructure);
+  draft.severity(Severity::kWarning).show(lines).blame(lines);
+  draft.message("the kernel was started without " + std::string(lines.front()->get("what")) +
+                ": transfers between GPUs of one node may hang");
+  draft.fix("iommu=pt on the kernel's command line, then boot; NCCL_P2P_DISABLE=1 decides");
+  out.push_back(draft.done());
+}
+
 bool switched_off(const Case& of) {
   for (const Record* record : of.all("nccl_env")) {
     if (record->get("name") == "NCCL_P2P_DISABLE" && record->get("value") == "1") return true;
@@ -80,7 +95,10 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
                            !of.failed() && !of.has("stall_warning");
   if (wc || switched_off(of)) return;
   if (!counts && !(first_hangs && one_node) && !silent_hang) {
+    const bool nothing_yet = !of.failed() && !of.trained() && !of.has("nccl_rings");
+    const Records missing = of.all("iommu");
     if (!acs.empty() && !of.failed() && !of.trained()) access_control(of, acs, out);
+    if (!missing.empty() && nothing_yet) iommu(of, missing, out);
     return;
   }
   if (of.has("xid") || of.has("gpu_ecc")) return;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "doctor/ras_report.h"
 #include "doctor/rule.h"
 
 namespace shanty {
@@ -53,10 +54,31 @@ Records stuck_by_itself(const Case& of) {
   return out;
 }
 
+// Processes that do not answer NCCL's RAS although nobody calls them dead yet.
+void silent_to_ras(const Case& of, Hypotheses& out) {
+  Draft draft(of, "HANG104", "process_frozen", 0.6, Nearness::kStructure);
+  bool some = false;
+  for (const RasParagraph& paragraph : read_ras(of)) {
+    if (paragraph.kind == RasParagraph::Kind::kDead) return;
+    if (paragraph.kind != RasParagraph::Kind::kMissing) continue;
+    some = true;
+    blame_listed(paragraph, draft);
+  }
+  if (!some) return;
+  draft.message(
+      "a process does not answer NCCL's RAS: it is stopped or its host is stuck, or it ended less "
+      "than a minute ago");
+  draft.rule_out("a rank that is only late: its RAS thread would answer");
+  draft.fix("ask ncclras again after a minute: DEAD then means that the process is gone");
+  draft.fix("on that node: cat /proc/PID/status (State: T is stopped, D is storage)");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void process_frozen_rule(const Case& of, Hypotheses& out) {
   inside_nccl(of, out);
+  silent_to_ras(of, out);
   const Records stuck = stuck_by_itself(of);
   const Records kernel = of.all({"hung_task", "d_state", "nfs_down", "lustre"});
   const Records gil = of.all("gil");

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "doctor/behaviour.h"
+#include "doctor/ras_report.h"
 #include "doctor/rule.h"
+#include "doctor/rules/store_clients.h"
 
 namespace shanty {
 namespace {
@@ -146,7 +148,7 @@ bool only_the_store_is_gone(const Case& of) {
 }
 
 void store_host_gone(const Case& of, Hypotheses& out) {
-  if (!only_the_store_is_gone(of)) return;
+  if (!only_the_store_is_gone(of) || !closed_before_start(of).empty()) return;
   const Records lines = of.all("store_closed");
   Draft draft(of, "HANG199", "rank_died_early", 0.4, Nearness::kPeers);
   draft.show(lines).show(of.all("dump_store_gone"));
@@ -182,7 +184,7 @@ void named_by_victims(const Case& of, Hypotheses& out) {
     }
   }
   for (const Record* record : of.all("propagated_error")) lines.push_back(record);
-  if (lines.empty() || only_the_store_is_gone(of)) return;
+  if (lines.empty() || only_the_store_is_gone(of) || !closed_before_start(of).empty()) return;
   // Agents that never met have no workers that could die.
   const bool at_rendezvous = of.has("rdzv_victim") || of.has("rdzv_connection");
   if (at_rendezvous && of.ranks().empty() && !of.trained() && !of.has("rdzv_done")) return;
@@ -215,6 +217,28 @@ void named_by_victims(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// NCCL's own watch reached processes no more. The report lists their ranks by communicator.
+void dead_by_ras(const Case& of, Hypotheses& out) {
+  const auto report = read_ras(of);
+  Draft draft(of, "RUN101", "rank_died_early", 0.75, Nearness::kStructure);
+  int64_t dead = 0;
+  for (const RasParagraph& paragraph : report) {
+    if (paragraph.kind != RasParagraph::Kind::kDead) continue;
+    dead = std::max(dead, paragraph.named);
+    blame_listed(paragraph, draft);
+  }
+  if (dead == 0) return;
+  for (const RasParagraph& paragraph : report) {
+    if (paragraph.kind == RasParagraph::Kind::kMissing) blame_listed(paragraph, draft);
+  }
+  draft.message(fmt::format(
+      "{} ended, or the host is gone: NCCL's RAS has not reached {} for a minute",
+      dead == 1 ? "a process" : fmt::format("{} processes", dead), dead == 1 ? "it" : "them"));
+  draft.rule_out("a rank that is only late: it would still answer RAS");
+  draft.fix("its own log and exit code; kubectl describe pod; dmesg -T of its node");
+  out.push_back(draft.done());
+}
+
 // A worker that the launcher saw fail first.
 void launcher_saw(const Case& of, Hypotheses& out) {
   const Record* first = nullptr;
@@ -235,14 +259,12 @@ void launcher_saw(const Case& of, Hypotheses& out) {
   if (!first) return;
   Draft draft(of, "RUN102", "rank_died_early", 0.45, Nearness::kPeers);
   draft.show(first).show(of.all({"summary_rank", "summary_code"})).blame(first);
-  if (first->rank < 0) {
-    const Record* rank = of.first("summary_rank");
-    draft.rank(static_cast<int>(rank ? rank->number("a") : first->number("local")));
-  }
+  draft.rank(of.rank_of_worker(*first));
   const std::string_view local = first->get("local");
-  draft.message(fmt::format("{} ended first, with exit code {}",
-                            local.empty() ? "a worker" : fmt::format("local rank {}", local),
-                            first->get("code")));
+  const std::string who = !local.empty()     ? fmt::format("local rank {}", local)
+                          : first->rank >= 0 ? of.place(*first)
+                                             : "a worker";
+  draft.message(fmt::format("{} ended first, with exit code {}", who, first->get("code")));
   draft.fix("the output of that process: torchrun --log-dir DIR --redirects 3, or shanty logs");
   out.push_back(draft.done());
 }
@@ -269,6 +291,7 @@ void rank_died_early_rule(const Case& of, Hypotheses& out) {
   stopped(of, out);
   store_host_gone(of, out);
   named_by_victims(of, out);
+  dead_by_ras(of, out);
   launcher_saw(of, out);
   not_launched(of, out);
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -27,13 +28,24 @@ bool blocked(const Case& of) {
   return of.has("permission");
 }
 
+// Lines of more than one process, as far as they tell who said them.
+bool several_speak(const Records& lines) {
+  const Record& first = *lines.front();
+  return std::any_of(lines.begin(), lines.end(), [&first](const Record* line) {
+    return line->file != first.file || line->rank != first.rank || line->node != first.node ||
+           line->pod != first.pod;
+  });
+}
+
 // Everyone is a client and times out; nobody says that he hosts.
 void nobody_hosts(const Case& of, Hypotheses& out) {
   Records clients = of.all("client_timeout");
   if (clients.empty() || !of.unresolved().empty() || blocked(of)) return;
   if (of.has("hosts_store") || of.has("clients_joined") || of.has("bind_failed")) return;
   if (of.has("istio")) return;
-  Draft draft(of, "RDZV101", "rendezvous_store", 0.85, Nearness::kStructure);
+  // One process's word, or no answer at all: others may host it behind a firewall.
+  const bool several = several_speak(clients) || !refusals(of).empty();
+  Draft draft(of, "RDZV101", "rendezvous_store", several ? 0.85 : 0.65, Nearness::kStructure);
   draft.show(clients).show(refusals(of)).show(of.all({"rdzv_connection", "rdzv_timeout"}));
   draft.show(of.all({"launch_endpoint", "launch_max"})).blame(clients);
   std::set<std::string> endpoints;
@@ -41,11 +53,12 @@ void nobody_hosts(const Case& of, Hypotheses& out) {
     endpoints.insert(std::string(record->get("value")));
   }
   const Record& client = *clients.front();
-  draft.message(
-      fmt::format("nobody hosts the store{}: every node only tries to connect",
-                  client.get("host").empty()
-                      ? ""
-                      : fmt::format(" at {}:{}", client.get("host"), client.get("port"))));
+  draft.message(fmt::format("nobody {} the store{}: {}", several ? "hosts" : "answers for",
+                            client.get("host").empty()
+                                ? ""
+                                : fmt::format(" at {}:{}", client.get("host"), client.get("port")),
+                            several ? "every node only tries to connect"
+                                    : "it is not hosted there, or this process does not reach it"));
   draft.rule_out("DNS: the name has an address");
   if (refusals(of).empty()) {
     draft.fix(
