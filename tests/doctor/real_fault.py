@@ -9,7 +9,7 @@ import time
 
 fault, directory = sys.argv[1], sys.argv[2]
 rank = int(os.environ["RANK"])
-TIMEOUT = datetime.timedelta(seconds=float(os.environ.get("FAULT_TIMEOUT_S", "6")))
+TIMEOUT = datetime.timedelta(seconds=float(os.environ.get("FAULT_TIMEOUT_S", "12")))
 
 if fault == "import" and rank == 1:
     import a_package_that_this_node_lacks  # noqa: F401
