@@ -55,9 +55,10 @@ Yaml workers(const RenderContext& c) {
   Yaml out;
   out.set("groupName", "node");
   out.set("replicas", c.nodes).set("minReplicas", c.nodes).set("maxReplicas", c.nodes);
-  out["rayStartParams"].set("resources", R"("{\"shanty_node\": 1}")",
-                            "What the driver asks for, so that each pod gets one node of the job. "
-                            "The quotes inside are for the shell that starts Ray.");
+  out["rayStartParams"].set(
+      "resources", R"('{"shanty_node": 1}')",
+      "What the driver asks for, so that each pod gets one node of the job. "
+      "The quotes around are for the shell that starts Ray; KubeRay reads the rest as JSON.");
   Yaml templ = pod_template(c, frame_of("ray-worker", false));
   templ["metadata"]["annotations"].set("shanty.dev/run-dir", run_dir(c),
                                        "For shanty's verbs: the agent's command is not here.");

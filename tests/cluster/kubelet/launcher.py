@@ -128,6 +128,7 @@ def take_identity(spec: dict) -> None:
         kept |= {NAMED_CAPABILITIES[name] for name in spec["add"]}
         for capability in set(range(LAST_CAPABILITY + 1)) - kept:
             libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    os.fchown(1, spec["uid"], -1)  # so that the container can open /proc/1/fd/1
     os.setgroups(spec["groups"])
     os.setgid(spec["gid"])
     os.setuid(spec["uid"])
