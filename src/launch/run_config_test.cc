@@ -211,7 +211,7 @@ TEST(JobEnvironment, SaysWhereAndHowOftenCheckpointsAreSaved) {
 TEST(JobEnvironment, TheJobsOwnEnvGoesLast) {
   Job job;
   job.checkpoint.dir = "here";
-  job.run.env["SHANTY_CKPT_DIR"] = "there";
+  job.run.env = {{"SHANTY_CKPT_DIR", "there"}};
   EXPECT_EQ(job_environment(job).back(), "SHANTY_CKPT_DIR=there");
 }
 
