@@ -222,7 +222,7 @@ def test_clients_with_stale_caches_save_and_load_together(shared, client):
         job = Job(point / "ckpt", clients, generation=turn)
         last = 2 * (turn - 1)
         check_load(job, last)
-        told = job.all_ask(op="preflight", bytes=4 * FLOATS, nodes=2)
+        told = job.all_ask(op="preflight", bytes=4 * FLOATS, nodes=2, limit_s=60)
         errors = [f for answer in told for f in answer["findings"] if f["severity"] == "error"]
         assert not errors
         for step in (last + 1, last + 2):
