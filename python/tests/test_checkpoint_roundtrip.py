@@ -522,7 +522,7 @@ def test_user_mistakes_are_named(tmp_path: Path, double: Double) -> None:
     "given, why",
     [
         ({"every": 0.5}, "every=0.5: give a whole number from 1 on"),
-        ({"every": None}, "every=None: give"),
+        ({"every": (1, 2)}, r"every=\(1, 2\): give"),
         ({"keep": 0}, "keep=0: give a whole number from 1 on"),
         ({"keep": 2.5}, "keep=2.5"),
         ({"keep_best": -1}, "keep_best=-1"),
