@@ -101,9 +101,18 @@ void announce(const RunConfig& config, const RunDir& run) {
              config.nodes == 1 ? "" : "s", config.slots, config.slots == 1 ? "" : "s", run.path());
 }
 
-void print_report(const RunConfig& config, const RunDir& run) {
-  if (config.quiet || config.json) return;
+// The coordinator of a node that leaves is killed, maybe between its last word and its report.
+Status keep_report(const RunDir& run, const Report& report) {
+  const bool is_over = report.outcome != "running" && report.outcome != "died";
+  if (!is_over || file_exists(run.report_json())) return {};
+  return write_report(run.report_json(), report);
+}
+
+void tell_report(const RunConfig& config, const RunDir& run) {
   const Report report = build_report(run, system_clock().unix_time_ns());
+  const Status kept = keep_report(run, report);
+  if (!kept.ok()) fmt::print(stderr, "shanty: {}\n", kept.error().message);
+  if (config.quiet || config.json) return;
   const TerminalTraits traits = terminal_traits(STDERR_FILENO);
   fmt::print(
       stderr, "\n{}",
@@ -148,7 +157,7 @@ int run_command(const RunConfig& config, const std::vector<std::string>& argv) {
   const auto result = supervisor.run();
   display.finish(kDisplayLimit);
   if (!result) return fail(result.error());
-  result->hosted ? print_report(config, *run) : print_goodbye(config, *run);
+  result->hosted ? tell_report(config, *run) : print_goodbye(config, *run);
   const bool left = config.replaceable && result->was_stopped && result->exit_code != 0;
   return left ? kExitStopped : result->exit_code;
 }
