@@ -80,7 +80,8 @@ std::vector<Right> rights(const RenderContext& c, const RenderTarget& target) {
                    {"create", "get", "patch"},
                    "The checkpoint claim; shanty never deletes it."});
   }
-  if (c.gang.is(GangMechanism::kVolcano)) {
+  // Of its own Jobs Volcano makes the group itself.
+  if (c.gang.is(GangMechanism::kVolcano) && target.name != "volcano") {
     out.push_back({"scheduling.volcano.sh", {"podgroups"}, kApply, "The group of the pods."});
   } else if (c.gang.is(GangMechanism::kCoscheduling)) {
     out.push_back({"scheduling.x-k8s.io", {"podgroups"}, kApply, "The group of the pods."});
@@ -89,10 +90,10 @@ std::vector<Right> rights(const RenderContext& c, const RenderTarget& target) {
         {"scheduling.k8s.io", {"workloads", "podgroups"}, kApply, "The group of the pods."});
   } else if (c.gang.is(GangMechanism::kKueue)) {
     out.push_back(
-        {"kueue.x-k8s.io", {"localqueues"}, kFollow, "Whether the job's queue is there."});
+        {"kueue.x-k8s.io", {"localqueues"}, {"list"}, "Whether the job's queue is there."});
     out.push_back({"kueue.x-k8s.io",
                    {"workloads"},
-                   {"get", "list", "watch", "patch"},
+                   {"list", "watch", "patch"},
                    "Where in the queue the job is, and why; `shanty stop` keeps it out of there."});
   }
   return out;

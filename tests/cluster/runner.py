@@ -29,7 +29,8 @@ class Runner:
     def used(self) -> set[tuple[str, str, str]]:
         """Of what it may do, that which it did, as the API server has it on record."""
         found = set()
-        for line in self.cluster.plane.audit_log.read_text().splitlines():
+        whole, _, _ = self.cluster.plane.audit_log.read_text().rpartition("\n")
+        for line in whole.splitlines():
             event = json.loads(line)
             thing = event.get("objectRef")
             if event["user"]["username"] != self.user or not thing or "resource" not in thing:

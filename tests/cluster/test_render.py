@@ -89,10 +89,18 @@ def pod_templates(thing):
     return [found for part in thing.values() for found in pod_templates(part)]
 
 
+def namespace_for_jobs(cluster, **labels):
+    """With the account that one of the jobs names: no pod is taken without it."""
+    name = cluster.new_namespace(**labels)
+    cluster.api.apply({"apiVersion": "v1", "kind": "ServiceAccount",
+                       "metadata": {"name": "trainer"}}, name)
+    return name
+
+
 @pytest.fixture
 def namespaces(cluster):
     """By directory of job files: in one of them, no two jobs have the same name."""
-    names = {job.parent: cluster.new_namespace() for job in (JOBS[0], JOBS[-1])}
+    names = {job.parent: namespace_for_jobs(cluster) for job in (JOBS[0], JOBS[-1])}
     yield names
     for name in names.values():
         cluster.drop_namespace(name)
@@ -142,8 +150,8 @@ def namespace_of_level(cluster_or_reason):
 
     def get(level):
         if level not in made:
-            made[level] = cluster_or_reason.new_namespace(
-                **{"pod-security.kubernetes.io/enforce": level})
+            made[level] = namespace_for_jobs(
+                cluster_or_reason, **{"pod-security.kubernetes.io/enforce": level})
         return made[level]
 
     yield get

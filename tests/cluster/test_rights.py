@@ -88,6 +88,8 @@ def test_a_job_is_started_followed_stopped_and_removed(cluster, namespace, tmp_p
     need not be deleted, but where that is refused has to be: see test_run_on.py."""
     needs, args, more = WAYS[way]
     cluster.need(*needs)
+    if way == "volcano":  # it makes pods only where nodes have what all of them ask for
+        cluster.need_nodes()
     (tmp_path / "train.py").write_text("print('hello')\n")
     if way == "kueue":
         for thing in queue(namespace, 1):  # one GPU: the job of two stays queued
