@@ -268,7 +268,7 @@ TEST(RenderRbac, HoldsWhatStopNeeds) {
                                {.target = target, .gang = gang}));
   };
   EXPECT_THAT(rights("job", GangChoice::kKueue),
-              HasSubstr("  - workloads\n  verbs:\n  - get\n  - list\n  - watch\n  - patch\n"));
+              HasSubstr("  - workloads\n  verbs:\n  - list\n  - watch\n  - patch\n"));
   EXPECT_THAT(rights("job", GangChoice::kNone), Not(HasSubstr("workloads")));
   EXPECT_THAT(rights("volcano", GangChoice::kAuto),
               HasSubstr("  - commands\n  verbs:\n  - create\n"));
