@@ -154,7 +154,8 @@ def test_a_damaged_checkpoint_is_passed_over(start, script, tmp_path, undisturbe
 def test_sigterm_saves_and_then_leaves(start, script, tmp_path, flags):
     run = start(*flags, script(SCRIPT), tmp_path / "ckpt", 100000, "never", 0.05)
     wait_until(lambda: list((tmp_path / "ckpt").glob("step-*")), "a first checkpoint", 90)
-    before = {path.name for path in (tmp_path / "ckpt").glob("step-*")}
+    before = max(int(path.name.split("-")[1].split(".")[0])
+                 for path in (tmp_path / "ckpt").glob("step-*"))
     run.process.send_signal(signal.SIGTERM)
     run.wait()
     assert run.report()["outcome"] == "stopped", run.describe()
@@ -165,7 +166,9 @@ def test_sigterm_saves_and_then_leaves(start, script, tmp_path, flags):
     listed = json.loads(ckpt("ls", tmp_path / "ckpt", "--json").stdout)["checkpoints"]
     steps = [c["step"] for c in listed]
     last = run.report()["last_step"] + 1
-    assert abs(steps[0] - last) <= 1 and len(steps) > len(before), (steps, last, run.describe())
+    told = (steps, last, before, run.describe())
+    # Nothing is saved twice: the signal may come before another step has ended.
+    assert abs(steps[0] - last) <= 1 and (steps[0] > before or last == before), told
     run.assert_nothing_left()
 
 
