@@ -606,7 +606,10 @@ TEST_F(EngineTest, StorageThatHangsHoldsNoSuccessorUp) {
   EXPECT_TRUE(stores_[0]->begin((*layout)->number, 40, seconds(60)).ok());
   go.set_value();
   EXPECT_EQ(end_of(0, 20).state, SlotState::kFailed);
-  EXPECT_TRUE(list_checkpoints(vfs_, root_)->empty());
+  // The other rank's saves, whose place nobody took, may still be under way.
+  for (const Listed& listed : list_checkpoints(vfs_, root_).value()) {
+    EXPECT_NE(listed.state, CheckpointState::kCommitted) << listed.directory;
+  }
 }
 
 TEST_F(EngineTest, WhosePlaceWasTakenBeginsAndSavesNothing) {
