@@ -1,9 +1,10 @@
 """What the step hooks cost: the same loops in one process, with the hooks in place and taken out.
 
-The two take turns, block by block, so that both see the same noise. Figures are medians; what the
-target judges is the training thread's processor time, which other load disturbs least.
+The two take turns, block by block, so that both see the same noise; many short blocks, as the
+machine's speed drifts within seconds. Figures are medians; what the target judges is the training
+thread's processor time, which other load disturbs least.
 
-    python bench/hooks.py [--blocks 41] [--steps 200]
+    python bench/hooks.py [--blocks 161] [--steps 50]
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ def start(arguments: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--blocks", type=int, default=41)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--blocks", type=int, default=161)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
