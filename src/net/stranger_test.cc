@@ -203,7 +203,7 @@ TEST_P(StrangerTest, TenThousandConnectionsShutNobodyOut) {
   files.rlim_cur = files.rlim_max;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
   const size_t open_at_once = std::min<size_t>(10000, files.rlim_max - 600);
-  serve({.max_unauthenticated = 256, .handshake_limit = 60s});
+  serve({.max_unauthenticated = 256, .handshake_limit = 600s, .idle_limit = 600s});
   std::vector<Stranger> flood;
   flood.reserve(open_at_once);
   std::unique_ptr<TestClient> late;
