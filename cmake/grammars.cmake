@@ -17,5 +17,9 @@ target_include_directories(tree_sitter SYSTEM PUBLIC ${library}/include
                            PRIVATE ${library}/src ${grammars}/include)
 target_compile_definitions(tree_sitter PRIVATE _DEFAULT_SOURCE _POSIX_C_SOURCE=200112L)
 target_compile_options(tree_sitter PRIVATE -w)
+if(SHANTY_SANITIZE MATCHES "undefined")
+  # It calls the scanners' functions through a type of fewer parameters.
+  target_compile_options(tree_sitter PRIVATE -fno-sanitize=function)
+endif()
 set_target_properties(tree_sitter PROPERTIES C_STANDARD 11
                       C_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
