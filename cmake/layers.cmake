@@ -6,6 +6,7 @@ set(SHANTY_EXTERNAL_text yaml)
 set(SHANTY_EXTERNAL_lint re2 tree_sitter)
 set(SHANTY_EXTERNAL_cli re2)
 set(SHANTY_EXTERNAL_logs hs re2 z zstd)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ckpt/xxh3_avx2.cc PROPERTIES COMPILE_OPTIONS -mavx2)
 # Their tests run models for a minute.
 set(SHANTY_FAST_TESTS ckpt gang)
 

@@ -3,8 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include <nmmintrin.h>
-#include <wmmintrin.h>
+#include <immintrin.h>
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -54,23 +53,27 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_sse42(const unsigned char* p, 
   return crc;
 }
 
-// Four lanes of 16 bytes, each multiplied by x^512 to lie over the 64 bytes that follow and added
-// to them; what is left at the end has the CRC of all. The crc32 instruction alone is half as fast
-// on processors that begin one only every three cycles.
-constexpr size_t kFoldBytes = 64;
-
+// Lanes of 16 bytes, each multiplied by x to the power of the bits of all lanes, so as to lie over
+// the bytes that follow, and added to them; what is left at the end has the CRC of all. The crc32
+// instruction alone is half as fast on processors that begin one only every three cycles.
+//
 // The product of two reflected numbers is too large by x, and one of 32 bits in 64 by x^32.
-constexpr uint32_t kFoldLow = power_of_x(512 + 64 - 33);
-constexpr uint32_t kFoldHigh = power_of_x(512 - 33);
+constexpr uint32_t fold_low(int bits) { return power_of_x(bits + 64 - 33); }
+constexpr uint32_t fold_high(int bits) { return power_of_x(bits - 33); }
+
+constexpr size_t kFoldBytes = 64;       // four lanes
+constexpr size_t kWideFoldBytes = 128;  // eight, two to a register
 
 #define TARGET_PCLMUL __attribute__((target("sse4.2,pclmul")))
+#define TARGET_VPCLMUL __attribute__((target("sse4.2,pclmul,avx2,vpclmulqdq")))
 
 TARGET_PCLMUL inline __m128i load_lane(const unsigned char* p) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
 TARGET_PCLMUL inline __m128i fold(__m128i lane, const unsigned char* p) {
-  const __m128i factors = _mm_set_epi64x(kFoldHigh, kFoldLow);
+  constexpr int kBits = 8 * kFoldBytes;
+  const __m128i factors = _mm_set_epi64x(fold_high(kBits), fold_low(kBits));
   const __m128i low = _mm_clmulepi64_si128(lane, factors, 0x00);
   const __m128i high = _mm_clmulepi64_si128(lane, factors, 0x11);
   return _mm_xor_si128(_mm_xor_si128(low, high), load_lane(p));
@@ -91,19 +94,57 @@ TARGET_PCLMUL uint32_t crc32c_fold(const unsigned char* p, size_t size, uint32_t
   return crc32c_sse42(p, size, crc);
 }
 
-#undef TARGET_PCLMUL
-
-using Crc32c = uint32_t (*)(const unsigned char* p, size_t size, uint32_t crc);
-
-Crc32c fastest_crc32c() {
-  if (__builtin_cpu_supports("sse4.2") == 0) return crc32c_table;
-  return __builtin_cpu_supports("pclmul") == 0 ? crc32c_sse42 : crc32c_fold;
+TARGET_VPCLMUL inline __m256i load_lanes(const unsigned char* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
+
+TARGET_VPCLMUL inline __m256i fold_wide(__m256i lanes, const unsigned char* p) {
+  constexpr int kBits = 8 * kWideFoldBytes;
+  const __m256i factors =
+      _mm256_set_epi64x(fold_high(kBits), fold_low(kBits), fold_high(kBits), fold_low(kBits));
+  const __m256i low = _mm256_clmulepi64_epi128(lanes, factors, 0x00);
+  const __m256i high = _mm256_clmulepi64_epi128(lanes, factors, 0x11);
+  return _mm256_xor_si256(_mm256_xor_si256(low, high), load_lanes(p));
+}
+
+TARGET_VPCLMUL uint32_t crc32c_fold_wide(const unsigned char* p, size_t size, uint32_t crc) {
+  if (size < 2 * kWideFoldBytes) return crc32c_fold(p, size, crc);
+  __m256i lanes[] = {load_lanes(p), load_lanes(p + 32), load_lanes(p + 64), load_lanes(p + 96)};
+  const __m128i seed = _mm_cvtsi32_si128(static_cast<int>(crc));
+  lanes[0] = _mm256_xor_si256(lanes[0], _mm256_zextsi128_si256(seed));
+  for (p += kWideFoldBytes, size -= kWideFoldBytes; size >= kWideFoldBytes;
+       p += kWideFoldBytes, size -= kWideFoldBytes) {
+    lanes[0] = fold_wide(lanes[0], p);
+    lanes[1] = fold_wide(lanes[1], p + 32);
+    lanes[2] = fold_wide(lanes[2], p + 64);
+    lanes[3] = fold_wide(lanes[3], p + 96);
+  }
+  crc = crc32c_sse42(reinterpret_cast<const unsigned char*>(lanes), kWideFoldBytes, 0);
+  return crc32c_sse42(p, size, crc);
+}
+
+#undef TARGET_VPCLMUL
+#undef TARGET_PCLMUL
 
 }  // namespace
 
+namespace internal {
+
+std::vector<Crc32cWay> crc32c_ways() {
+  std::vector<Crc32cWay> ways = {crc32c_table};
+  if (__builtin_cpu_supports("sse4.2") == 0) return ways;
+  ways.push_back(crc32c_sse42);
+  if (__builtin_cpu_supports("pclmul") == 0) return ways;
+  ways.push_back(crc32c_fold);
+  if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("vpclmulqdq") == 0) return ways;
+  ways.push_back(crc32c_fold_wide);
+  return ways;
+}
+
+}  // namespace internal
+
 uint32_t crc32c(const void* data, size_t size, uint32_t seed) {
-  static const Crc32c run = fastest_crc32c();
+  static const internal::Crc32cWay run = internal::crc32c_ways().back();
   return ~run(static_cast<const unsigned char*>(data), size, ~seed);
 }
 

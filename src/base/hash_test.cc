@@ -14,21 +14,31 @@ TEST(Hash, Crc32cContinuesFromASeed) {
   EXPECT_EQ(crc32c("56789", 5, crc32c("1234")), crc32c("123456789"));
 }
 
+uint32_t crc32c_by(internal::Crc32cWay way, std::string_view bytes, uint32_t seed) {
+  return ~way(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), ~seed);
+}
+
 // Each byte of it by itself, which no size of block can do better or worse.
-uint32_t crc32c_byte_by_byte(std::string_view bytes) {
-  uint32_t crc = 0;
+uint32_t crc32c_byte_by_byte(std::string_view bytes, uint32_t seed) {
+  uint32_t crc = seed;
   for (const char& byte : bytes) crc = crc32c(&byte, 1, crc);
   return crc;
 }
 
-TEST(Hash, Crc32cIsTheSameOfBytesInAnyNumberOfBlocks) {
+TEST(Hash, Crc32cIsTheSameByAnyInstructionsInAnyNumberOfBlocks) {
+  const auto ways = internal::crc32c_ways();
   std::string bytes(40'000, '\0');
   uint32_t state = 1;
   for (char& byte : bytes) byte = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
-  for (const size_t size : {1UL, 7UL, 12'287UL, 12'288UL, 12'289UL, 24'576UL, 36'871UL, 40'000UL}) {
+  for (const size_t size : {0UL, 1UL, 7UL, 127UL, 128UL, 255UL, 256UL, 257UL, 384UL, 12'289UL,
+                            24'576UL, 36'871UL, 39'000UL}) {
     for (const size_t begin : {0UL, 1UL, 5UL}) {
       const std::string_view part = std::string_view(bytes).substr(begin, size);
-      EXPECT_EQ(crc32c(part), crc32c_byte_by_byte(part)) << begin << "+" << size;
+      const auto seed = static_cast<uint32_t>(size * 2654435761U);
+      for (size_t way = 0; way < ways.size(); ++way) {
+        EXPECT_EQ(crc32c_by(ways[way], part, seed), crc32c_byte_by_byte(part, seed))
+            << "way " << way << ", " << begin << "+" << size;
+      }
     }
   }
 }

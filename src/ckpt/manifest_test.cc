@@ -303,6 +303,12 @@ TEST(Xxh3, IsThatOfTheLibraryWhetherInPartsOrNot) {
   parts.add("ab");
   parts.add("c");
   EXPECT_EQ(parts.hex_digest(), xxh3_hex("abc"));
+  const std::string bytes = secure_random_bytes(100'000);
+  Xxh3 more;
+  for (size_t at = 0, size = 1; at < bytes.size(); at += size, size = size * 3 + 1) {
+    more.add(std::string_view(bytes).substr(at, size));
+    EXPECT_EQ(more.hex_digest(), xxh3_hex(std::string_view(bytes).substr(0, at + size)));
+  }
 }
 
 }  // namespace
