@@ -37,7 +37,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kProtocol = 1;
-constexpr int kThreads = 2;
+constexpr int kCopyThreads = 2;  // beside a trainer that computes
+constexpr int kMaxLoadThreads = 8;
 constexpr Duration kBeginLimit = std::chrono::seconds(60);
 // Together less than a trainer waits for the answer to its hello.
 constexpr Duration kTakeOverLimit = std::chrono::seconds(10);
@@ -45,6 +46,12 @@ constexpr Duration kLeaderEndLimit = std::chrono::seconds(90);
 constexpr double kMaxWaitSeconds = 3600;
 // For each leader, when the engine ends and all time was spent on waiting for saves.
 constexpr Duration kLastCommitLimit = std::chrono::seconds(10);
+
+// One rank's share of the processors, as all ranks of a node load at once.
+int load_threads(int local_world_size) {
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(processors / std::max(local_world_size, 1), 2, kMaxLoadThreads);
+}
 
 std::optional<std::vector<uint64_t>> numbers(const json& object, const char* name) {
   const json* array = json_array(object, name);
@@ -190,8 +197,9 @@ class Session {
     generation_ = json_uint64(request, "generation");
     node_ = json_string(request, "node", host_name());
     const std::string address = json_string(request, "address");
-    loopback_ = json_int(request, "local_world_size", world_size_) == world_size_ ||
-                address.empty() || net::is_loopback(address);
+    const int local_world_size = json_int(request, "local_world_size", world_size_);
+    load_threads_ = load_threads(local_world_size);
+    loopback_ = local_world_size == world_size_ || address.empty() || net::is_loopback(address);
     store_ = stores_.of(root_, rank_);
     store_->take_over(kTakeOverLimit);
     if (rank_ != 0) return json::object();
@@ -336,7 +344,7 @@ class Session {
                              .state_json = print_json(request.value("state", json::object())),
                              .global_json = print_json(request.value("global", json::object())),
                              .pin = json_bool(request, "pin"),
-                             .threads = kThreads,
+                             .threads = kCopyThreads,
                              .limit = &stores_.limit(),
                              .channel = channel_,
                              .node = node_,
@@ -513,8 +521,8 @@ class Session {
   }
 
   Status read_wants(const std::vector<Want>& direct, const std::vector<Want>& windowed) {
-    TRY_STATUS(read_into(trainer_, *reader_, direct, kThreads));
-    return reader_->read(windowed, kThreads);
+    TRY_STATUS(read_into(trainer_, *reader_, direct, load_threads_));
+    return reader_->read(windowed, load_threads_);
   }
 
   Result<json> release(const json& request) {
@@ -536,6 +544,7 @@ class Session {
   pid_t trainer_ = 0;
   int descriptor_ = -1;  // travels with the next answer
   std::string root_;
+  int load_threads_ = 2;
   int rank_ = 0;
   int world_size_ = 1;
   uint64_t generation_ = 0;
