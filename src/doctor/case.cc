@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "doctor/ras_report.h"
 #include "run/terminal_text.h"
 #include "text/utf8.h"
 #include "text/words.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int64_t kSettledSequence = 8;  // collectives after which a job counts as training
 constexpr size_t kMaxSubjects = 64;
+constexpr uint64_t kLinesOfFrame = 8;  // between a frame of a traceback and its error
 
 template <typename T>
 void add_unique(std::vector<T>& list, T value) {
@@ -68,6 +70,7 @@ Case::Case(const LogBook& book, const ClusterFacts& facts) : book_(book), facts_
     if (!pod.pod_ip.empty()) node_of_address_.emplace(pod.pod_ip, pod.name);
   }
   read_world();
+  ras_ = read_ras(*this);
 }
 
 void Case::read_world() {
@@ -154,6 +157,14 @@ const Record* Case::last_of(int rank, std::initializer_list<std::string_view> ev
     if (record->rank == rank) last = record;
   }
   return last;
+}
+
+bool Case::raised_under(const Record& error, std::string_view frame_event) const {
+  const Records frames = all(frame_event);
+  return std::any_of(frames.begin(), frames.end(), [&error](const Record* frame) {
+    return frame->file == error.file && frame->line < error.line &&
+           error.line - frame->line <= kLinesOfFrame;
+  });
 }
 
 int Case::rank_of_worker(const Record& ended) const {

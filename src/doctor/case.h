@@ -42,6 +42,8 @@ class Case {
 
   const LogBook& book() const { return book_; }
   const ClusterFacts& facts() const { return facts_; }
+  // What reports of NCCL's RAS tell: those that stand in logs as text, then those read as JSON.
+  const std::vector<RasParagraph>& ras() const { return ras_; }
   // Records of these events, in order.
   Records all(std::initializer_list<std::string_view> events) const;
   Records all(std::string_view event) const { return all({event}); }
@@ -71,6 +73,9 @@ class Case {
   // The last thing that a rank said, of these events.
   const Record* last_of(int rank, std::initializer_list<std::string_view> events) const;
 
+  // A line of this event, "optim_frame", stands among the last frames above an error.
+  bool raised_under(const Record& error, std::string_view frame_event) const;
+
   // The rank of a worker that its launcher saw end: as that line says, or the launcher's summary,
   // or else its local rank.
   int rank_of_worker(const Record& ended) const;
@@ -92,6 +97,7 @@ class Case {
   int world_size_ = 0;
   bool trained_ = false;
   bool failed_ = false;
+  std::vector<RasParagraph> ras_;
 };
 
 // Puts a hypothesis together.

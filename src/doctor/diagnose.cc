@@ -8,6 +8,7 @@
 
 #include "causes/report.h"
 #include "doctor/case.h"
+#include "doctor/launcher_saw.h"
 #include "doctor/readers/readers.h"
 #include "doctor/rule.h"
 #include "doctor/structured.h"
@@ -122,6 +123,7 @@ Diagnosis diagnose(const CaseFiles& files, const DiagnoseOptions& options) {
   const Case of(files.logs, facts);
   Hypotheses hypotheses;
   for (size_t i = 0; i < kRuleCount; ++i) kRules[i](of, hypotheses);
+  name_whom_launcher_saw(of, hypotheses);
   add_flight_findings(files, hypotheses, out.notes);
   add_run_findings(files, options, hypotheses, out.notes);
   out.findings = weigh(std::move(hypotheses));

@@ -6,7 +6,7 @@
 
 namespace shanty {
 
-// What reports of NCCL's RAS tell: those that stand in logs as text, then those read as JSON.
+// For Case::ras(): parses what the lines of `of` tell.
 std::vector<RasParagraph> read_ras(const Case& of);
 
 // Ranks that lag behind, of a paragraph on counts: those with the least, where they are listed.

@@ -77,10 +77,15 @@ const std::vector<CompiledRow>& compiled_rows() {
   return *rows;
 }
 
-// "torch.OutOfMemoryError: " is what happened, not who says it.
+// "torch.OutOfMemoryError: " is what happened, not who says it; so is a class without a level,
+// "zipfile.BadZipFile: ".
 bool names_exception(const Captures& captures) {
   const std::string_view name = capture(captures, "logger");
-  return name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Exit");
+  if (name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Exit")) return true;
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos || !capture(captures, "level").empty()) return false;
+  const char first = name[dot + 1];
+  return first >= 'A' && first <= 'Z';
 }
 
 // A bare number is a label only where nothing else has told the rank; else it is the program's.

@@ -61,6 +61,21 @@ TEST(Prefix, ReadsElasticOfAllVersions) {
   EXPECT_EQ(Line("[INFO] 2021-12-08 12:28:26,050 api: failed").prefix.message, "failed");
 }
 
+TEST(Prefix, ReadsRayWithAndWithoutActors) {
+  const Line bare("(pid=909) host-3:909:910 [0] NCCL INFO x");
+  EXPECT_EQ(bare.prefix.pid, 909);
+  EXPECT_EQ(bare.prefix.node, "host-3");
+  const Line named("(xyzWorkerDict_1:3 WorkerDict pid=7, ip=[2605:34::1]) x");
+  EXPECT_EQ(named.prefix.node, "2605:34::1");
+  EXPECT_EQ(named.prefix.message, "x");
+  EXPECT_EQ(Line("(VllmWorker rank=3 pid=12) x").prefix.rank, 3);
+}
+
+TEST(Prefix, ReadsRanksOfTensorParallelServers) {
+  EXPECT_EQ(Line("[2025-11-29 18:11:28 TP5] x").prefix.rank, 5);
+  EXPECT_EQ(Line("[2025-11-29 18:11:28 DP15 TP15 EP3] x").prefix.rank, 15);
+}
+
 TEST(Prefix, PeelsLaunchersInAnyOrder) {
   const Line tee("[default3]:[rank11]: Traceback (most recent call last):");
   EXPECT_EQ(tee.prefix.local_rank, 3);

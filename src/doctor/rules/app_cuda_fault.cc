@@ -1,6 +1,53 @@
+#include <algorithm>
+#include <iterator>
+
 #include "doctor/rule.h"
 
 namespace shanty {
+namespace {
+
+// Answers of CUDA that other rules know better.
+constexpr std::string_view kOfOtherRules[] = {"out of memory",
+                                              "uncorrectable",
+                                              "invalid device ordinal",
+                                              "busy or unavailable",
+                                              "no kernel",
+                                              "driver",
+                                              "initializ",
+                                              "peer access",
+                                              "NVLink",
+                                              "CUDA-capable",
+                                              "toolchain",
+                                              "compatib",
+                                              "ECC",
+                                              "system not yet",
+                                              "unknown error",
+                                              "access a device"};
+
+// A call of CUDA or of its libraries failed with another word than those that have a name here.
+void other_error(const Case& of, Hypotheses& out) {
+  Records lines = of.all("cuda_error");
+  std::erase_if(lines, [](const Record* record) {
+    return std::any_of(std::begin(kOfOtherRules), std::end(kOfOtherRules),
+                       [&](std::string_view word) {
+                         return record->get("what").find(word) != std::string_view::npos;
+                       });
+  });
+  if (lines.empty()) return;
+  const Record& first = *lines.front();
+  Draft draft(of, "GPU105", "app_cuda_fault", 0.6);
+  draft.show(lines).blame(&first);
+  draft.message("a call of CUDA failed in " + of.place(first) + ": " +
+                std::string(first.get("what")));
+  draft.rule_out("network and NCCL: their errors come after the context was poisoned");
+  draft.fix("run that rank again with CUDA_LAUNCH_BLOCKING=1 to see the line that launched it");
+  draft.fix(
+      "to decide: compute-sanitizer names a kernel at fault; nvidia-smi a full memory; dmesg -T | "
+      "grep -i xid a fault of the card");
+  out.push_back(draft.done());
+}
+
+}  // namespace
 
 void app_cuda_fault_rule(const Case& of, Hypotheses& out) {
   const Records asserts = of.all("cuda_assert");
@@ -9,7 +56,7 @@ void app_cuda_fault_rule(const Case& of, Hypotheses& out) {
     const int64_t number = xid->number("xid");
     if (number == 13 || number == 31) faults.push_back(xid);
   }
-  if (asserts.empty() && faults.empty()) return;
+  if (asserts.empty() && faults.empty()) return other_error(of, out);
   // The line of the kernel itself names the rank; what the API says later comes from many.
   Records first;
   for (const Record* record : asserts) {

@@ -60,12 +60,47 @@ void nothing_named(const Case& of, const TimeoutView& view, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// What a part of NCCL has to do with, by the source that warns.
+struct PartOfNccl {
+  std::string_view source;
+  std::string_view failure_class;
+  std::string_view what;
+};
+constexpr PartOfNccl kPartsOfNccl[] = {
+    {"transport/p2p.cc", "p2p_acs", "transfers between GPUs of one node"},
+    {"transport/shm.cc", "shm", "shared memory"},
+    {"shmutils.cc", "shm", "shared memory"},
+    {"include/shm.h", "shm", "shared memory"},
+    {"nvls.cc", "gpu_hw_fabricmgr", "NVLink's multicast"},
+    {"net_ib", "rdma_config", "RDMA"},
+    {"ibvwrap.cc", "rdma_config", "RDMA"},
+    {"ib_plugin.c", "rdma_config", "RDMA"},
+    {"cudawrap.cc", "driver_image", "the driver's interface"},
+    {"graph/", "nccl_env_topo", "the topology"},
+};
+
+const PartOfNccl* part_that_warned(const Records& warnings) {
+  for (const Record* record : warnings) {
+    const std::string_view source =
+        std::string_view(record->text).substr(0, record->text.find("NCCL WARN"));
+    for (const PartOfNccl& part : kPartsOfNccl) {
+      if (source.find(part.source) != source.npos) return &part;
+    }
+  }
+  return nullptr;
+}
+
 void unhandled_nccl(const Case& of, Hypotheses& out) {
-  const Records lines = of.all("nccl_error");
+  const Records lines = of.all({"nccl_error", "nccl_cuda_failure"});
   if (lines.empty()) return;
-  Draft draft(of, "HANG199", "net_interface", 0.25, Nearness::kSymptom);
-  draft.show(lines).show(of.all("nccl_warn")).blame(lines);
-  draft.message("cannot tell: NCCL failed and the line that says why is not in these logs");
+  const Records warnings = of.all("nccl_warn");
+  const PartOfNccl* part = part_that_warned(warnings);
+  Draft draft(of, "HANG199", part ? part->failure_class : "net_interface", part ? 0.35 : 0.25,
+              Nearness::kSymptom);
+  draft.show(lines).show(warnings).blame(lines);
+  draft.message(part ? fmt::format("cannot tell for sure: NCCL failed in {}: {}", part->what,
+                                   said(*warnings.front()))
+                     : "cannot tell: NCCL failed and the line that says why is not in these logs");
   draft.fix("run again with NCCL_DEBUG=WARN (or INFO) and give all ranks' logs");
   out.push_back(draft.done());
 }
@@ -148,7 +183,7 @@ void stalled(const Case& of, Hypotheses& out) {
 
 // NCCL's RAS tells which ranks have an error; that of a remote process is an echo.
 void errors_by_ras(const Case& of, Hypotheses& out) {
-  for (const RasParagraph& paragraph : read_ras(of)) {
+  for (const RasParagraph& paragraph : of.ras()) {
     for (const auto& [error, ranks] : paragraph.errors) {
       if (error.starts_with("Remote")) continue;
       Draft draft(of, "HANG199", "rank_died_early", 0.4, Nearness::kSymptom);
@@ -190,8 +225,9 @@ void first_barrier_waits(const Case& of, Hypotheses& out) {
 
 // A launcher says who ended, with which code, and nothing of what it printed is here.
 void ended_without_word(const Case& of, Hypotheses& out) {
-  Records lines = of.all({"summary_rank", "mpi_exit", "mpi_failed", "ray_worker_died", "slurm_exit",
-                          "sigsegv", "sigkill", "killed", "launcher_kills", "elastic_failed"});
+  Records lines =
+      of.all({"summary_rank", "mpi_exit", "mpi_failed", "ray_worker_died", "slurm_exit", "sigsegv",
+              "sigkill", "killed", "launcher_kills", "elastic_failed", "crash_loop"});
   for (const Record* record : of.all("slurm_cancel")) {
     if (record->get("what").find("TASK FAILURE") != std::string_view::npos) lines.push_back(record);
   }
@@ -208,6 +244,10 @@ void ended_without_word(const Case& of, Hypotheses& out) {
   Draft draft(of, "HANG199", "rank_died_early", 0.4, Nearness::kSymptom);
   draft.show(lines).show(of.all({"summary_code", "summary_host"})).blame(lines);
   for (const Record* record : of.all("summary_host")) draft.node(std::string(record->get("value")));
+  for (const Record* record : of.all("ray_actor_at")) {
+    const bool any = record->node == "0.0.0.0" || record->node.starts_with("127.");
+    if (!any) draft.show(record).node(record->node);
+  }
   const Record* code = of.first("summary_code");
   draft.message(fmt::format(
       "cannot tell why {} ended{}: what it printed itself is not here",

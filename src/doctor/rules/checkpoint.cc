@@ -7,12 +7,11 @@
 namespace shanty {
 namespace {
 
-constexpr uint64_t kLinesOfFrame = 8;  // between a frame of a traceback and its error
-
-bool about_shm(const Record& record) {
+bool about_shm(const Case& of, const Record& record) {
   return record.text.find("/dev/shm") != std::string::npos ||
          record.text.find("/torch_") != std::string::npos ||
-         record.text.find("posix_fallocate") != std::string::npos;
+         record.text.find("posix_fallocate") != std::string::npos ||
+         of.raised_under(record, "shm_frame");
 }
 
 Records disk_full(const Case& of) {
@@ -22,7 +21,7 @@ Records disk_full(const Case& of) {
     // A loader worker that died of a bus error says the same without a path.
     const bool of_loader = record->get("path").empty() && !of.has("ckpt_unwritable") &&
                            (of.has("bus_error") || of.has("sigbus"));
-    if (!about_shm(*record) && !image && !of_loader) out.push_back(record);
+    if (!about_shm(of, *record) && !image && !of_loader) out.push_back(record);
   }
   // What is said of shm in the same breath is shm's.
   if (of.has("shm_full") && !of.has("ckpt_unwritable")) return {};
@@ -114,15 +113,9 @@ void keys(const Case& of, Hypotheses& out) {
 // The optimizer's first step after a load meets state of another shape.
 void optimizer_shapes(const Case& of, Hypotheses& out) {
   if (of.has("ckpt_world") || of.has("ckpt_keys")) return;
-  const Records frames = of.all("optim_frame");
   Records lines;
   for (const Record* clash : of.all("shape_clash")) {
-    const bool in_optimizer =
-        std::any_of(frames.begin(), frames.end(), [clash](const Record* frame) {
-          return frame->file == clash->file && frame->line < clash->line &&
-                 clash->line - frame->line <= kLinesOfFrame;
-        });
-    if (in_optimizer) lines.push_back(clash);
+    if (of.raised_under(*clash, "optim_frame")) lines.push_back(clash);
   }
   if (lines.empty()) return;
   Draft draft(of, "CKPT101", "checkpoint", 0.85);
@@ -142,6 +135,9 @@ void storage(const Case& of, Hypotheses& out) {
   if (lines.empty() || of.has("xid")) return;
   Draft draft(of, "CKPT102", "checkpoint", 0.7);
   draft.show(lines).blame(lines);
+  for (const Record* record : lines) {
+    draft.file(std::string(record->get("path"))).device(std::string(record->get("device")));
+  }
   draft.message("storage of " + of.place(*lines.front()) + " fails: " + said(*lines.front()));
   draft.fix("dmesg of that node, state of the file server; mount again");
   out.push_back(draft.done());

@@ -171,7 +171,7 @@ void told_by_nccl(const Case& of, Hypotheses& out) {
 // How many operations each rank has launched, as NCCL's RAS saw it at one moment: ranks are apart
 // in every job that runs. Counts that stand still, or a timeout, tell who is waited for.
 void counts_of_ras(const Case& of, Hypotheses& out) {
-  const auto report = read_ras(of);
+  const auto report = of.ras();
   for (const RasParagraph& paragraph : report) {
     if (paragraph.kind != RasParagraph::Kind::kUnlike || paragraph.how_many.size() < 2) continue;
     const bool stands = stands_still(report, paragraph) || of.has("timeout");

@@ -10,7 +10,7 @@ namespace {
 
 void too_old(const Case& of, Hypotheses& out) {
   const Records old = of.all({"driver_old", "driver_mismatch"});
-  const Records none = of.all("driver_none");
+  const Records none = of.has("container_gpu") ? Records{} : of.all("driver_none");
   if (old.empty() && none.empty()) return;
   const Records& lines = old.empty() ? none : old;
   Draft draft(of, "VER101", "driver_image", old.empty() ? 0.8 : 0.93);
@@ -30,6 +30,21 @@ void too_old(const Case& of, Hypotheses& out) {
     draft.fix("a newer driver on that node, or an image for an older CUDA");
   }
   draft.fix("compare nvidia-smi (CUDA Version, top right) with torch.version.cuda");
+  draft.prevent("shanty check: driver and image");
+  out.push_back(draft.done());
+}
+
+// The runtime could not give the container its GPUs.
+void no_gpu_at_start(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("container_gpu");
+  if (lines.empty() || of.has("driver_mismatch") || of.has("driver_old")) return;
+  Draft draft(of, "VER101", "driver_image", 0.85);
+  draft.show(lines).blame(lines);
+  draft.message("the container runtime of " + of.place(*lines.front()) +
+                " cannot give a container its GPUs: " + std::string(lines.front()->get("what")));
+  draft.rule_out("the program: its container never started");
+  draft.fix("nvidia-smi on that node itself; lsmod | grep nvidia; was its driver updated in use?");
+  draft.fix("does nvidia-container-toolkit fit the driver? drain the node until both answer");
   draft.prevent("shanty check: driver and image");
   out.push_back(draft.done());
 }
@@ -132,6 +147,7 @@ void packages_differ(const Case& of, Hypotheses& out) {
 
 void driver_image_rule(const Case& of, Hypotheses& out) {
   too_old(of, out);
+  no_gpu_at_start(of, out);
   no_kernel(of, out);
   libraries(of, out);
   mixed(of, out);

@@ -9,6 +9,18 @@ namespace shanty {
 namespace {
 
 constexpr int64_t kFlushed = 5;
+constexpr int64_t kTerminated = -15;
+
+// A process that was seen to end before the first error of a card: it is the peer that is gone.
+bool died_before(const Case& of, const Record& error) {
+  const Records ends = of.all({"ray_worker_died", "worker_failed", "killed", "sigkill",
+                               "oom_killed", "oomkilled", "slurm_oom", "segfault"});
+  return std::any_of(ends.begin(), ends.end(), [&error](const Record* end) {
+    if (end->event == "worker_failed" && end->number("code", 0) == kTerminated) return false;
+    if (end->file == error.file) return end->line < error.line;
+    return end->own_time && error.own_time && end->unix_ns < error.unix_ns;
+  });
+}
 
 }  // namespace
 
@@ -29,6 +41,7 @@ void fabric_fault_rule(const Case& of, Hypotheses& out) {
   if (events.empty() && errors.empty()) {
     if (down.empty() || !of.has("timeout")) return;
   }
+  if (events.empty() && !errors.empty() && died_before(of, *errors.front())) return;
   const bool saw_start = of.has("nccl_bootstrap") || of.has("nccl_init") || of.has("nccl_network");
   if (events.empty() && !errors.empty() && !of.trained() && !of.has("nccl_rings") && saw_start) {
     return;

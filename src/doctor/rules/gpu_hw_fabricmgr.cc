@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "doctor/rule.h"
+#include "logs/pattern.h"
 
 namespace shanty {
 namespace {
@@ -45,6 +46,15 @@ std::string meaning(int64_t xid) {
   }
 }
 
+// The PCI address, or else the UUID, that a line holds, wherever it stands.
+std::string bus_in(const Record& record) {
+  if (!record.get("bus").empty()) return std::string(record.get("bus"));
+  static const Pattern address(
+      R"~((?i)\b(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.\d)?|GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b)~");
+  Captures found;
+  return address.find(record.text, found) ? std::string(capture(found, "bus")) : "";
+}
+
 // Busy and cold: a card that says 100 % while it draws far less than the others.
 void idle_power(const Case& of, Hypotheses& out) {
   std::vector<double> draws;
@@ -78,6 +88,7 @@ void gpu_hw_fabricmgr_rule(const Case& of, Hypotheses& out) {
   const Records errors =
       of.all({"gpu_ecc", "gpu_nvlink", "gpu_lost", "gpu_hw_error", "nccl_p2p_disabled"});
   const Records fabric = of.all({"fabric_manager", "nccl_nvls"});
+  const Records switches = of.all("sxid");
   idle_power(of, out);
   if (!xids.empty() || !errors.empty()) {
     Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.95);
@@ -85,7 +96,7 @@ void gpu_hw_fabricmgr_rule(const Case& of, Hypotheses& out) {
     draft.show(xids).show(errors).blame(xids.empty() ? errors : xids);
     for (const Record* record : xids) draft.device(std::string(record->get("bus")));
     for (const Record* record : errors) {
-      draft.device(std::string(record->get("bus")));
+      draft.device(bus_in(*record));
       for (const Record* named : of.all("gpu_named")) {
         const bool just_before = named->file == record->file && named->line < record->line &&
                                  record->line - named->line <= kLinesOfOneReport;
@@ -113,6 +124,17 @@ void gpu_hw_fabricmgr_rule(const Case& of, Hypotheses& out) {
     draft.rule_out("wrong use of an API: 'invalid argument' here comes from the fabric's state");
     draft.fix("systemctl status nvidia-fabricmanager; same version as the driver; then reset GPUs");
     draft.fix("until then NCCL_NVLS_ENABLE=0 helps where only multicast fails");
+    out.push_back(draft.done());
+  }
+  if (!switches.empty()) {
+    const Record& first = *switches.front();
+    Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.94);
+    draft.show(switches).blame(switches);
+    for (const Record* record : switches) draft.device(std::string(record->get("bus")));
+    draft.message(fmt::format("NVSwitch {} of {} reports a fatal SXid {}", first.get("bus"),
+                              of.place(first), first.get("xid")));
+    draft.rule_out("the program: the switch between the GPUs reports it");
+    draft.fix("drain the node; nvidia-fabricmanager's log; reset all GPUs of the node together");
     out.push_back(draft.done());
   }
   for (const GpuFact& gpu : of.facts().gpus) {

@@ -49,8 +49,9 @@ void image(const Case& of, Hypotheses& out) {
 }
 
 void volumes(const Case& of, Hypotheses& out) {
-  const Records lines = of.all({"mount_failed", "config_missing", "sandbox_failed"});
-  if (lines.empty()) return;
+  const Records lines =
+      of.all({"mount_failed", "config_missing", "sandbox_failed", "container_failed"});
+  if (lines.empty() || of.has("container_gpu")) return;
   Draft draft(of, "POD101", "k8s_pod_start", 0.88);
   draft.show(lines).blame(lines);
   blame_assigned(of, lines, draft);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -72,6 +73,42 @@ void wrong_ranks(const Case& of, Hypotheses& out) {
     draft.fix("--node-rank 0, 1, ... once each, or from JOB_COMPLETION_INDEX");
     out.push_back(draft.done());
   }
+}
+
+// Processes tell the rank they were given: some have the same one, and others are nobody's.
+void ranks_told_twice(const Case& of, Hypotheses& out) {
+  std::map<int64_t, Records> told;
+  int64_t world = 0;
+  for (const Record* record : of.all("rank_told")) {
+    told[record->number("a")].push_back(record);
+    world = std::max(world, record->number("nranks"));
+  }
+  if (static_cast<int64_t>(told.size()) >= world || of.trained()) return;
+  Draft draft(of, "RANK101", "launch_config", 0.85, Nearness::kStructure);
+  for (const auto& [rank, records] : told) {
+    if (records.size() > 1) draft.show(records).rank(static_cast<int>(rank));
+  }
+  if (!draft.blames_someone()) return;
+  draft.message(fmt::format(
+      "several processes have the same rank, and only {} of {} ranks are there: each node numbers "
+      "its processes from 0",
+      told.size(), world));
+  draft.rule_out("network: they wait for ranks that nobody was given");
+  draft.fix("set the node's rank on each node (NODE_RANK, --node-rank, SLURM_NODEID)");
+  draft.fix("under Slurm: --ntasks-per-node as many as GPUs, started by srun");
+  out.push_back(draft.done());
+}
+
+void no_login(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("ssh_refused");
+  if (lines.empty() || of.trained()) return;
+  Draft draft(of, "RANK101", "launch_config", 0.75);
+  draft.show(lines);
+  for (const Record* record : lines) draft.node(std::string(record->get("host")));
+  draft.message("the launcher may not log in to another node by ssh: " + said(*lines.front()));
+  draft.rule_out("network: sshd of the other node answered");
+  draft.fix("ssh HOST true from the first node, as the user of the job: keys and known_hosts");
+  out.push_back(draft.done());
 }
 
 void shapes_of_launch(const Case& of, Hypotheses& out) {
@@ -213,6 +250,8 @@ void launch_config_rule(const Case& of, Hypotheses& out) {
   missing_variables(of, out);
   no_group(of, out);
   wrong_ranks(of, out);
+  ranks_told_twice(of, out);
+  no_login(of, out);
   shapes_of_launch(of, out);
   too_few_came(of, out);
   worlds_differ(of, out);

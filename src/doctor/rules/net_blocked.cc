@@ -181,9 +181,26 @@ void answered_by_another(const Case& of, Hypotheses& out) {
   finish(of, draft, out);
 }
 
+// mpirun, pdsh and DeepSpeed start the other nodes by ssh.
+void no_ssh(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("ssh_failed");
+  if (lines.empty()) return;
+  Draft draft(of, "NET102", "net_blocked", 0.8);
+  draft.show(lines);
+  for (const Record* record : lines) draft.node(std::string(record->get("host")));
+  draft.message(fmt::format("the launcher does not reach {} by ssh ({}): {}",
+                            lines.front()->get("host"), lines.front()->get("port"),
+                            lines.front()->get("error")));
+  draft.rule_out("the program: it was not started there");
+  draft.fix(
+      "refused: is sshd running on that port there? timed out: a firewall, or the host is down");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void net_blocked_rule(const Case& of, Hypotheses& out) {
+  no_ssh(of, out);
   const Records lines = timed_out(of);
   if (!lines.empty()) {
     by_errno(of, lines, out);

@@ -42,7 +42,8 @@ void bad_address(const Case& of, Hypotheses& out) {
     why = reason;
   }
   for (const Record* record : of.all("nccl_connect")) {
-    if (record->get("peer").starts_with("fe80") || record->get("peer").starts_with("127.")) {
+    const std::string_view peer = record->get("peer");
+    if (peer.starts_with("fe80") || peer.starts_with("127.") || peer.starts_with("169.254.")) {
       bad.push_back(record);
       if (why.empty()) why = "the peer's address is reachable on its own host only";
     }

@@ -71,6 +71,26 @@ void iommu(const Case& of, const Records& lines, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// The driver refuses to map one GPU's memory for another.
+void refused(const Case& of, Hypotheses& out) {
+  Records lines = of.all("nccl_p2p_failed");
+  std::erase_if(lines, [](const Record* record) {
+    return record->text.find("out of memory") != std::string::npos ||
+           record->text.find("ECC") != std::string::npos;
+  });
+  if (lines.empty()) return;
+  Draft draft(of, "GPU104", "p2p_acs", 0.75, Nearness::kStructure);
+  draft.show(lines).blame(lines);
+  draft.message("GPUs of " + of.place(*lines.front()) +
+                " cannot map each other's memory: " + said(*lines.front(), 140));
+  draft.rule_out("network: this is between GPUs of one node");
+  draft.fix("decide with NCCL_P2P_DISABLE=1: if the job then runs, it is P2P");
+  draft.fix(
+      "do all processes see the cards (CUDA_VISIBLE_DEVICES, one IPC namespace: --ipc=host)? "
+      "nvidia-smi topo -p2p r; a driver that allows P2P for this card");
+  out.push_back(draft.done());
+}
+
 bool switched_off(const Case& of) {
   for (const Record* record : of.all("nccl_env")) {
     if (record->get("name") == "NCCL_P2P_DISABLE" && record->get("value") == "1") return true;
@@ -94,6 +114,7 @@ void p2p_acs_rule(const Case& of, Hypotheses& out) {
   const bool silent_hang = views.empty() && !channels.empty() && one_node && !of.trained() &&
                            !of.failed() && !of.has("stall_warning");
   if (wc || switched_off(of)) return;
+  refused(of, out);
   if (!counts && !(first_hangs && one_node) && !silent_hang) {
     const bool nothing_yet = !of.failed() && !of.trained() && !of.has("nccl_rings");
     const Records missing = of.all("iommu");

@@ -58,7 +58,7 @@ Records stuck_by_itself(const Case& of) {
 void silent_to_ras(const Case& of, Hypotheses& out) {
   Draft draft(of, "HANG104", "process_frozen", 0.6, Nearness::kStructure);
   bool some = false;
-  for (const RasParagraph& paragraph : read_ras(of)) {
+  for (const RasParagraph& paragraph : of.ras()) {
     if (paragraph.kind == RasParagraph::Kind::kDead) return;
     if (paragraph.kind != RasParagraph::Kind::kMissing) continue;
     some = true;

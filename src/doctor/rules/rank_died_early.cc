@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "doctor/behaviour.h"
+#include "doctor/launcher_saw.h"
 #include "doctor/ras_report.h"
 #include "doctor/rule.h"
 #include "doctor/rules/store_clients.h"
@@ -125,19 +126,22 @@ void left_early(const Case& of, Hypotheses& out) {
 void stopped(const Case& of, Hypotheses& out) {
   const Record* line = nullptr;
   for (const Record* record : of.all("death_signal")) {
-    if (!record->get("signal").empty() && !line) line = record;
+    const bool tells = !record->get("signal").empty() || !record->get("name").empty();
+    if (tells && !line) line = record;
   }
   if (!line) return;
-  const int64_t signal = line->number("signal");
+  const int64_t hangup = 1;
+  const bool closed = line->number("signal") == hangup || line->get("name") == "SIGHUP";
+  const std::string_view number = line->get("signal");
   Draft draft(of, "RUN101", "rank_died_early", 0.5, Nearness::kPeers);
   draft.show(line).blame(line);
-  draft.message(signal == 1 ? "the launcher got SIGHUP: the terminal that started it was closed"
-                            : fmt::format("the launcher was stopped from outside by signal {}: a "
-                                          "scheduler, a preemption or a person",
-                                          signal));
+  draft.message(closed ? "the launcher got SIGHUP: the terminal that started it was closed"
+                       : fmt::format("the launcher was stopped from outside by signal {}: a "
+                                     "scheduler, a preemption or a person",
+                                     number.empty() ? line->get("name") : number));
   draft.rule_out("a crash: the launcher tells of none before it");
-  draft.fix(signal == 1 ? "start it under nohup, tmux or a scheduler"
-                        : "who sent it: events of the pod or the Slurm job at that time");
+  draft.fix(closed ? "start it under nohup, tmux or a scheduler"
+                   : "who sent it: events of the pod or the Slurm job at that time");
   out.push_back(draft.done());
 }
 
@@ -206,6 +210,12 @@ void named_by_victims(const Case& of, Hypotheses& out) {
   for (const Record* record : of.all("propagated_error")) {
     draft.rank(static_cast<int>(record->number("a")));
   }
+  // Whom the launcher saw end, unless that one is a victim itself.
+  const auto ended = failed_alone(of);
+  const bool complains = ended && std::any_of(lines.begin(), lines.end(), [&](const Record* line) {
+                           return line->rank == ended->rank;
+                         });
+  if (ended && !complains) draft.rank(ended->rank);
   draft.message(
       fmt::format("{} closed its connections first: it died or left, and its own log does "
                   "not say why",
@@ -217,9 +227,36 @@ void named_by_victims(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// MPI's daemons, Ray's head and the like count their members: one is gone for them.
+void lost_member(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("peer_lost");
+  if (lines.empty()) return;
+  const Records hosts = of.all("peer_host");
+  Draft draft(of, "RUN101", "rank_died_early", 0.55, Nearness::kPeers);
+  draft.show(lines).show(hosts);
+  std::string who;
+  for (const Record* record : hosts) draft.node(record->node);
+  for (const Record* record : lines) {
+    const bool named = !record->get("node").empty();
+    if (named) draft.node(record->node);
+    if (record->number("about") >= 0) draft.rank(record->rank);
+    if (who.empty() && (named || record->number("about") >= 0)) who = of.place(*record);
+  }
+  if (who.empty() && !hosts.empty()) who = hosts.front()->node;
+  draft.message(
+      fmt::format("{} is gone for the others: its process or host ended, or the network "
+                  "to it broke",
+                  who.empty() ? "a member of the job" : who));
+  draft.rule_out("who prints this: it only counts the others");
+  draft.fix(
+      "to decide: is that host up (ping, uptime, last reboot)? If so, the end of its own log");
+  draft.fix("dmesg -T there: memory, Xid, link; kubectl describe pod or scontrol show node");
+  out.push_back(draft.done());
+}
+
 // NCCL's own watch reached processes no more. The report lists their ranks by communicator.
 void dead_by_ras(const Case& of, Hypotheses& out) {
-  const auto report = read_ras(of);
+  const auto report = of.ras();
   Draft draft(of, "RUN101", "rank_died_early", 0.75, Nearness::kStructure);
   int64_t dead = 0;
   for (const RasParagraph& paragraph : report) {
@@ -291,6 +328,7 @@ void rank_died_early_rule(const Case& of, Hypotheses& out) {
   stopped(of, out);
   store_host_gone(of, out);
   named_by_victims(of, out);
+  lost_member(of, out);
   dead_by_ras(of, out);
   launcher_saw(of, out);
   not_launched(of, out);

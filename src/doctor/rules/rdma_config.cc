@@ -83,6 +83,37 @@ void registration(const Case& of, Hypotheses& out) {
   }
 }
 
+// The plugin for libfabric warns of a call that failed, of no matter which.
+void libfabric(const Case& of, Hypotheses& out) {
+  Records lines = of.all("ofi_failed");
+  for (const Record* record : of.all("nccl_ofi")) {
+    if (record->text.find("register memory") == std::string::npos) lines.push_back(record);
+  }
+  const Records missing = of.all("ofi_no_provider");
+  // A plugin that finds no card gives way to sockets, and the job goes on.
+  if (lines.empty() || of.trained()) return;
+  Draft draft(of, missing.empty() ? "NCCL102" : "NCCL101", "rdma_config",
+              missing.empty() ? 0.65 : 0.8, Nearness::kStructure);
+  draft.show(lines).show(missing).show(of.first("nccl_ofi_provider")).blame(lines);
+  for (const Record* record : of.all("ofi_failed")) {
+    draft.node(std::string(record->get("host"))).node(std::string(record->get("peer")));
+  }
+  draft.message(missing.empty()
+                    ? "the network library (libfabric) of " + of.place(*lines.front()) +
+                          " fails: " + said(*lines.front(), 120)
+                    : fmt::format("libfabric finds no device of the provider {} on {}: the pod "
+                                  "has none, or the library was built without it",
+                                  missing.front()->get("provider"), of.place(*lines.front())));
+  draft.rule_out("NCCL itself: the plugin reports what libfabric answered");
+  draft.fix(
+      "fi_info -p efa in the pod; does it ask for vpc.amazonaws.com/efa, one for each card of the "
+      "node?");
+  draft.fix(
+      "the security group must let the nodes talk to each other both ways (egress too); the same "
+      "versions of the EFA installer and aws-ofi-nccl on all nodes");
+  out.push_back(draft.done());
+}
+
 // Some ranks have RDMA, others went back to sockets; or devices are listed and not used.
 void fallback(const Case& of, Hypotheses& out) {
   if (of.has("nccl_open_device")) return;
@@ -277,6 +308,7 @@ void rdma_config_rule(const Case& of, Hypotheses& out) {
   device(of, out);
   queue_pair(of, out);
   registration(of, out);
+  libfabric(of, out);
   fallback(of, out);
   lost_nic(of, out);
   gpu_direct(of, out);

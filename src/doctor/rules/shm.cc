@@ -14,6 +14,9 @@ Records full_lines(const Case& of) {
                            record->text.find("shared memory segment") != std::string::npos;
     if (!other_reason && !of_denied) out.push_back(record);
   }
+  for (const Record* record : of.all("no_space")) {
+    if (of.raised_under(*record, "shm_frame")) out.push_back(record);
+  }
   return out;
 }
 

@@ -5,8 +5,18 @@ namespace {
 
 // What kernels, drivers, kubelets and schedulers print.
 constexpr EventRow kRows[] = {
+    // 45 only tells that a channel was torn down; these name what was there before it.
+    {"xid", kCause, "caused by previous Xid",
+     R"~(\bXid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): .*caused by previous Xid (?P<xid>\d+))~"},
     {"xid", kCause, "Xid",
-     R"~(Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d+)(?:, (?P<what>.*))?)~"},
+     R"~(\bXid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d+)(?:, (?P<what>.*))?)~"},
+    // Device plugins and health monitors.
+    {"xid", kCause, "Xid",
+     R"~((?i)\bXid(?:[ =:#]|error|code|critical|event)* ?(?P<xid>\d{1,3})\b(?:.*\b(?P<bus>[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}(?:\.\d)?))?)~"},
+    {"xid", kCause, "XID",
+     R"~((?i)\bXid(?:[ =:#]|error|code|critical|event)* ?(?P<xid>\d{1,3})\b(?:.*\b(?P<bus>[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}(?:\.\d)?))?)~"},
+    // Of switches. What is not fatal they mend themselves.
+    {"sxid", kCause, "SXid (PCI", R"~(SXid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d+), Fatal)~"},
     {"mce", kCause, "Machine check events logged", ""},
     {"oom_invoked", kCause, "invoked oom-killer", R"~((?P<task>\S+) invoked oom-killer)~"},
     {"oom_constraint", kCause, "oom-kill:constraint=",
@@ -25,6 +35,9 @@ constexpr EventRow kRows[] = {
      R"~((?P<what>Connection to \S+))~"},
     {"link_down", kCause, "ink is down", R"~((?P<ifc>\w+)(?:: NIC)? [Ll]ink is [Dd]own)~"},
     {"link_down", kCause, "Link down", R"~((?P<ifc>[\w.-]+): Link down)~"},
+    {"link_down", kCause, "Link DOWN", R"~((?P<ifc>[\w.-]+): (?:Port: \d+ )?Link DOWN)~"},
+    {"nccl_port_event", kCause, "health compromised",
+     R"~(mlx5_core (?P<hca>[0-9a-f:.]+): .*(?P<what>health compromised.*))~"},
     {"link_down", kCause, "lost carrier", R"~((?P<ifc>[\w.-]+): [Ll]ost carrier)~"},
     {"efa_reg_mr", kCause, "REG_MR",
      R"~(efa_\w+: Failed to process command REG_MR.*err (?P<error>-?\d+))~"},
@@ -70,6 +83,16 @@ constexpr EventRow kRows[] = {
      R"~(persistentvolumeclaim "(?P<volume>[^"]+)" not found)~"},
     {"config_missing", kCause, "CreateContainerConfigError",
      R"~((?P<what>CreateContainerConfigError.*))~"},
+    // What the container runtime says; where it speaks of the GPU it is the node's driver.
+    {"container_gpu", kCause, "nvidia-container-cli",
+     R"~((?:kubelet, (?P<node>[\w.-]*\w) .*)?(?P<what>nvidia-container-cli: .*))~"},
+    {"container_failed", kCause, "failed to start container",
+     R"~((?:kubelet, (?P<node>[\w.-]*\w) .*)?(?P<what>failed to start container.*))~"},
+    {"container_failed", kCause, "runtime create failed",
+     R"~((?P<what>OCI runtime create failed.*))~"},
+    {"container_failed", kCause, "failed to create containerd ",
+     R"~((?P<what>failed to create containerd .*))~"},
+    {"container_failed", kCause, "RunContainerError", R"~((?P<what>RunContainerError.*))~"},
     {"sandbox_failed", kCause, "FailedCreatePodSandBox", R"~((?P<what>FailedCreatePodSandBox.*))~"},
     {"sandbox_failed", kCause, "failed to set up sandbox",
      R"~((?P<what>failed to set up sandbox.*))~"},
