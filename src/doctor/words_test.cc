@@ -50,6 +50,15 @@ constexpr Told kGpus[] = {
     {"Error: nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1\n",
      "driver_image"},
 };
+constexpr Told kMoreGpus[] = {
+    {"[ 9.000001] NVRM: GPU3 _kgspLogRpcTimeout: **** GSP Timeout ****\n", "gpu_hw_fabricmgr"},
+    {"dcgm: GPU 3: double bit error in its memory\n", "gpu_hw_fabricmgr"},
+    {"torch.AcceleratorError: CUDA error: unknown error\n", "gpu_hw_fabricmgr"},
+    {"docker: could not select device driver \"\" with capabilities: [[gpu]].\n", "driver_image"},
+    {"AssertionError: Invalid device id\n", "gpu_assignment"},
+};
+INSTANTIATE_TEST_SUITE_P(MoreGpus, Words, testing::ValuesIn(kMoreGpus));
+
 INSTANTIATE_TEST_SUITE_P(Gpus, Words, testing::ValuesIn(kGpus));
 
 constexpr Told kStorage[] = {
@@ -62,6 +71,21 @@ constexpr Told kStorage[] = {
      "OSError: [Errno 28] No space left on device\n",
      "shm"},
 };
+constexpr Told kCheckpoints[] = {
+    {"  File \"/job/train.py\", line 9, in save_checkpoint\n"
+     "    self.writer.put(state)\n"
+     "TypeError: cannot pickle a generator\n",
+     "checkpoint"},
+    {"PermissionError: [Errno 13] Permission denied: '/data/ckpt/step_9'\n", "checkpoint"},
+    {"store.errors.ClientError: An error occurred (SlowDown) when calling the PutObject operation: "
+     "slower\n",
+     "checkpoint"},
+    {"RuntimeError: unable to open shared memory object </torch_8_9> in read-write mode: No space "
+     "left on device (28)\n",
+     "shm"},
+};
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Words, testing::ValuesIn(kCheckpoints));
+
 INSTANTIATE_TEST_SUITE_P(Storage, Words, testing::ValuesIn(kStorage));
 
 constexpr Told kNetworks[] = {
@@ -79,6 +103,18 @@ constexpr Told kNetworks[] = {
     {"RuntimeError: makeDeviceForInterface(): unsupported gloo device\n", "net_interface"},
     {"ssh: connect to host gpu-2 port 22: Connection timed out\n", "net_blocked"},
 };
+constexpr Told kAddresses[] = {
+    {"getaddrinfo: Name does not resolve\n", "dns"},
+    {"ConnectionError: port taken: on port `29511`, but another process is utilizing it.\n",
+     "port_in_use"},
+    {"listen tcp 0.0.0.0:29400: bind: address already in use\n", "port_in_use"},
+    {"socketPollConnect: connect to 10.2.3.4<4711> returned Connection refused, exceeded error "
+     "retry "
+     "count after 35 attempts\n",
+     "rendezvous_store"},
+};
+INSTANTIATE_TEST_SUITE_P(Addresses, Words, testing::ValuesIn(kAddresses));
+
 INSTANTIATE_TEST_SUITE_P(Networks, Words, testing::ValuesIn(kNetworks));
 
 constexpr Told kLaunchers[] = {
@@ -99,6 +135,19 @@ constexpr Told kLaunchers[] = {
      "k8s_pod_start"},
     {"FloatingPointError: Minimum loss scale reached (0.0001).\n", "numerics"},
 };
+constexpr Told kClusters[] = {
+    {"AssertionError: world size (12) is not divisible by tensor parallel size (8)\n",
+     "launch_config"},
+    {"Warning  FailedAttachVolume  AttachVolume.Attach failed for volume \"pvc-8\" : deadline\n",
+     "k8s_pod_start"},
+    {"pod train-2 deleted: node gpu-2 is being drained\n", "rank_died_early"},
+    {"slurmstepd: error: *** STEP 8.0 ON gpu-2 CANCELLED AT 2025-11-29T09:00:00 ***\n",
+     "rank_died_early"},
+    {"RuntimeError: Function 'DivBackward0' returned nan values in its 1th output.\n", "numerics"},
+    {"systemd: train.service: systemd-oomd killed 9 process(es) in this unit.\n", "host_oom"},
+};
+INSTANTIATE_TEST_SUITE_P(Clusters, Words, testing::ValuesIn(kClusters));
+
 INSTANTIATE_TEST_SUITE_P(Launchers, Words, testing::ValuesIn(kLaunchers));
 
 constexpr const char* kQuiet[] = {
@@ -112,12 +161,21 @@ constexpr const char* kQuiet[] = {
     "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2\n"
     "Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\n",
     "exit code: 0\n",
+    "  File \"/x/torch/utils/checkpoint.py\", line 7, in checkpoint\nstep 3 loss 2.1\n",
+    "config: hidden size must be divisible by tensor parallel size\nstep 3 loss 2.1\n",
     "n1:5:9 [0] plugin.cc:7 NCCL WARN NET/OFI Failed to initialise\nstep 3 loss 2.1\n",
     "DEBUG memory limit 64 GiB, not exceeded\n",
 };
 
 TEST(WordsThatAreNone, SayNothing) {
   for (const char* lines : kQuiet) EXPECT_THAT(class_of(lines), IsEmpty()) << lines;
+}
+
+TEST(Refused, NamesThePeerWhereNobodyElseIsNamed) {
+  const Finding finding = first_of(
+      "socketPollConnect: connect to 10.2.3.4<4711> returned Connection refused, exceeded error "
+      "retry count after 35 attempts\n");
+  EXPECT_THAT(finding.subject.nodes, ElementsAre("10.2.3.4"));
 }
 
 TEST(Devices, AreFoundWhereverTheyStand) {
@@ -143,6 +201,13 @@ std::string summary(int others_code) {
       "  rank      : 5 (local_rank: 1)\n"
       "  exitcode  : 1 (pid: 11)\n";
   return text.replace(text.find("CODE"), 4, std::to_string(others_code));
+}
+
+TEST(Checkpoints, ActivationsThatAreRecomputedAreNone) {
+  EXPECT_EQ(class_of("  File \"/x/torch/utils/checkpoint.py\", line 7, in checkpoint\n"
+                     "    return f(*args)\n"
+                     "ValueError: wrong shape\n"),
+            "rank_died_early");
 }
 
 TEST(Launcher, NamesTheRankOfATracebackThatDoesNot) {

@@ -104,6 +104,9 @@ bool strip_one(std::string_view& rest, Prefix& prefix, int64_t around_unix_ns) {
     if (names_exception(captures)) continue;
     const int rank_before = prefix.rank;
     take(prefix, captures, around_unix_ns);
+    // What only tells that the row fits belongs to the message.
+    const std::string_view message = capture(captures, "rest");
+    if (!message.empty()) end = static_cast<size_t>(message.data() - rest.data());
     if (rank_before >= 0 || prefix.group_rank >= 0) prefix.rank = rank_before;
     rest.remove_prefix(end);
     return true;

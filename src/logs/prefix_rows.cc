@@ -42,6 +42,8 @@ constexpr PrefixRow kRows[] = {
     {"time", "12", ISO_TIME R"~((?: - |: | |$))~"},
     {"NCCL", "",
      R"~((?P<node>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>-?\d+)\] ?)~"},
+    {"NCCL without a process", "",
+     R"~((?P<node>[A-Za-z0-9][\w.-]*)(?::(?P<pid>\d+))? \[-?\d+\] (?P<rest>(?:[\w./]+\.(?:cc|cu|h):\d+ )?NCCL (?:INFO|WARN)))~"},
     {"RFC 5424", "<",
      R"~(<\d+>1 )~" ISO_TIME
      R"~( (?P<node>\S+) (?P<app>\S+) (?P<pid>\d+|-) \S+ (?:-|\[[^\]]*\]) ?)~"},

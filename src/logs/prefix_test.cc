@@ -61,6 +61,17 @@ TEST(Prefix, ReadsElasticOfAllVersions) {
   EXPECT_EQ(Line("[INFO] 2021-12-08 12:28:26,050 api: failed").prefix.message, "failed");
 }
 
+TEST(Prefix, ReadsNcclWithoutAProcess) {
+  const Line line("node-7 [2] NCCL WARN Call to recv failed");
+  EXPECT_EQ(line.prefix.node, "node-7");
+  EXPECT_EQ(line.prefix.pid, -1);
+  EXPECT_EQ(line.prefix.message, "NCCL WARN Call to recv failed");
+  const Line source("node-7:55 [2] misc/socket.cc:44 NCCL WARN x");
+  EXPECT_EQ(source.prefix.pid, 55);
+  EXPECT_EQ(source.prefix.message, "misc/socket.cc:44 NCCL WARN x");
+  EXPECT_EQ(Line("step [2] loss NCCL INFO").prefix.node, "");
+}
+
 TEST(Prefix, ReadsRayWithAndWithoutActors) {
   const Line bare("(pid=909) host-3:909:910 [0] NCCL INFO x");
   EXPECT_EQ(bare.prefix.pid, 909);

@@ -47,6 +47,23 @@ void other_error(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// The driver itself does not know: it comes from its state or the card's more often than from code.
+void unnamed_error(const Case& of, Hypotheses& out) {
+  Records lines = of.all("cuda_error");
+  std::erase_if(lines, [](const Record* record) {
+    return record->get("what").find("unknown error") == std::string_view::npos;
+  });
+  if (lines.empty() || of.has("xid")) return;
+  Draft draft(of, "GPU101", "gpu_hw_fabricmgr", 0.6);
+  draft.show(lines).blame(lines);
+  draft.message("the driver of " + of.place(*lines.front()) +
+                " fails without saying why: the card, the driver after a suspend or an update, or "
+                "a device that was taken from the container");
+  draft.fix(
+      "to decide: dmesg -T | grep -i -e xid -e nvrm; nvidia-smi on that node, outside and in");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void app_cuda_fault_rule(const Case& of, Hypotheses& out) {
@@ -56,7 +73,11 @@ void app_cuda_fault_rule(const Case& of, Hypotheses& out) {
     const int64_t number = xid->number("xid");
     if (number == 13 || number == 31) faults.push_back(xid);
   }
-  if (asserts.empty() && faults.empty()) return other_error(of, out);
+  if (asserts.empty() && faults.empty()) {
+    other_error(of, out);
+    unnamed_error(of, out);
+    return;
+  }
   // The line of the kernel itself names the rank; what the API says later comes from many.
   Records first;
   for (const Record* record : asserts) {

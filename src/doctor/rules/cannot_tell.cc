@@ -225,9 +225,9 @@ void first_barrier_waits(const Case& of, Hypotheses& out) {
 
 // A launcher says who ended, with which code, and nothing of what it printed is here.
 void ended_without_word(const Case& of, Hypotheses& out) {
-  Records lines =
-      of.all({"summary_rank", "mpi_exit", "mpi_failed", "ray_worker_died", "slurm_exit", "sigsegv",
-              "sigkill", "killed", "launcher_kills", "elastic_failed", "crash_loop"});
+  Records lines = of.all({"summary_rank", "mpi_exit", "mpi_failed", "ray_worker_died", "slurm_exit",
+                          "sigsegv", "sigkill", "killed", "launcher_kills", "elastic_failed",
+                          "crash_loop", "slurm_stopped"});
   for (const Record* record : of.all("slurm_cancel")) {
     if (record->get("what").find("TASK FAILURE") != std::string_view::npos) lines.push_back(record);
   }

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "doctor/behaviour.h"
 #include "doctor/rule.h"
 
 namespace shanty {
 namespace {
+
+constexpr uint64_t kLinesOfTraceback = 16;  // between a frame and the error, of several frames
 
 bool about_shm(const Case& of, const Record& record) {
   return record.text.find("/dev/shm") != std::string::npos ||
@@ -143,6 +146,46 @@ void storage(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// torch.utils.checkpoint and its like recompute activations.
+bool of_activations(const Record& frame) {
+  return frame.text.find("torch/utils/checkpoint") != std::string::npos ||
+         frame.text.find("activation") != std::string::npos;
+}
+
+bool names_checkpoint(std::string_view text) {
+  for (const std::string_view word :
+       {"ckpt", "heckpoint", "global_step", "model_states", ".safetensors", ".pt'", ".pth'"}) {
+    if (text.find(word) != text.npos) return true;
+  }
+  return false;
+}
+
+// An exception of any kind out of the code that saves or loads.
+void raised(const Case& of, Hypotheses& out) {
+  Records frames = of.all("ckpt_frame");
+  std::erase_if(frames, [](const Record* frame) { return of_activations(*frame); });
+  const Record* error = nullptr;
+  for (const Record* record : of.all("exception")) {
+    if (!is_own_exception(*record)) continue;
+    const bool about_path =
+        record->get("what").starts_with("[Errno ") && names_checkpoint(record->get("what"));
+    const bool under = std::any_of(frames.begin(), frames.end(), [record](const Record* frame) {
+      return frame->file == record->file && frame->line < record->line &&
+             record->line - frame->line <= kLinesOfTraceback;
+    });
+    if (about_path || under || record->get("type") == "CheckpointException") error = record;
+    break;  // the first own one counts
+  }
+  if (!error) return;
+  Draft draft(of, "CKPT101", "checkpoint", 0.62);
+  draft.show(error).show(frames).blame(error);
+  draft.message(of.place(*error) + " failed in a checkpoint's code: " + said(*error, 140));
+  draft.rule_out("the other ranks: they wait for it in their next collective");
+  draft.fix("is the path there, for every rank the same, and may this user write it?");
+  draft.fix("does the checkpoint belong to this version of the model and its framework?");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void checkpoint_rule(const Case& of, Hypotheses& out) {
@@ -151,6 +194,7 @@ void checkpoint_rule(const Case& of, Hypotheses& out) {
   keys(of, out);
   optimizer_shapes(of, out);
   storage(of, out);
+  raised(of, out);
 }
 
 }  // namespace shanty

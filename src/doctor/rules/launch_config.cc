@@ -25,6 +25,19 @@ void missing_variables(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+void cannot_divide(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("world_wrong");
+  if (lines.empty() || of.trained()) return;
+  Draft draft(of, "RANK101", "launch_config", 0.85);
+  draft.show(lines).show(of.all("world_line")).blame(lines);
+  draft.message("the number of ranks does not fit the configuration: " +
+                std::string(lines.front()->get("what")));
+  draft.rule_out("a missing rank: the program compares the numbers it was given");
+  draft.fix("ranks = data x tensor x pipeline x context; the batch a multiple of what is left");
+  draft.prevent("shanty plan: every number that follows from the job file");
+  out.push_back(draft.done());
+}
+
 void no_group(const Case& of, Hypotheses& out) {
   const Records lines = of.all("pg_missing");
   if (lines.empty()) return;
@@ -249,6 +262,7 @@ void models_differ(const Case& of, Hypotheses& out) {
 void launch_config_rule(const Case& of, Hypotheses& out) {
   missing_variables(of, out);
   no_group(of, out);
+  cannot_divide(of, out);
   wrong_ranks(of, out);
   ranks_told_twice(of, out);
   no_login(of, out);

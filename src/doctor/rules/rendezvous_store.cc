@@ -107,6 +107,9 @@ void refused(const Case& of, Hypotheses& out) {
         {pod.where.file, pod.where.line, fmt::format("restartCount: {}", pod.restarts)});
   }
   if (!restarted) draft.blame(lines);
+  if (!draft.blames_someone()) {
+    for (const Record* record : lines) draft.node(of.who_is(record->get("peer")));
+  }
   draft.message(restarted ? "a pod restarted alone and cannot join: the port of the first start is "
                             "gone, the others wait for the old process"
                           : "connections of " + of.place(*lines.front()) +

@@ -66,6 +66,10 @@ constexpr EventRow kRows[] = {
     // Narrow terminals wrap it before the words.
     {"bind_failed", kCause,
      "(errno:", R"~((?:bind to|listen on) \S*:(?P<port>\d{2,5}) \(errno:(?: 98 - \D*)?$)~"},
+    {"bind_failed", kCause, "address already in use",
+     R"~((?:.*:(?P<port>\d{2,5}): )?bind: address already in use)~"},
+    {"bind_failed", kCause, "another process is utilizing it", R"~(on port `(?P<port>\d+)`)~"},
+    {"bind_failed", kCause, "port is already allocated", ""},
     {"bind_failed", kCause, "EADDRINUSE", R"~(port: (?P<port>\d+).*EADDRINUSE)~"},
     {"bind_failed", kCause, "EADDRINUSE", ""},
     {"client_timeout", kFatal, "client socket has timed out",
@@ -79,6 +83,8 @@ constexpr EventRow kRows[] = {
      R"~((?:(?:host|hostname|Could not resolve(?: host(?:name)?)?|resolving)[: ]+['"]?(?P<host>[\w.-]+)['"]?[: ].*)?Name or service not known)~"},
     {"name_unknown", kCause, "Temporary failure in name resolution",
      R"~((?:(?:['"(]|hostname )(?P<host>[\w.-]+)(?:['"),]|: ).*)?Temporary failure in name resolution)~"},
+    {"name_unknown", kCause, "Name does not resolve", ""},  // musl
+    {"name_unknown", kCause, "Failed to resolve '", R"~(Failed to resolve '(?P<host>[\w.-]+)')~"},
     {"name_unknown", kCause, "can't resolve", R"~(can't resolve '?(?P<host>[\w.-]+)'?)~"},
     {"name_unknown", kCause, "NXDOMAIN", R"~((?:can't find (?P<host>[\w.-]+): )?NXDOMAIN)~"},
     {"name_unknown", kCause, "ould not resolve host",
@@ -181,6 +187,11 @@ constexpr EventRow kRows[] = {
     {"pg_missing", kFatal, "Default process group has not been initialized", ""},
     {"rank_told", kFact, "GLOBAL_RANK: ",  // Lightning
      R"~((?i)initializing (?:ddp|distributed|deepspeed)[\w ]*: GLOBAL_RANK: (?P<a>\d+), MEMBER: \d+/(?P<nranks>\d+))~"},
+    // Frameworks that divide the ranks among their dimensions of parallelism.
+    {"world_wrong", kCause, "divisible by",
+     R"~((?i)^(?:\w+Error: )?(?P<what>.*(?:world[ _]?size|parallel|number of gpus|num_gpus).*divisible by.*|.*divisible by.*(?:world[ _]?size|parallel).*))~"},
+    {"world_wrong", kCause, "micro_batch_per_gpu *",
+     R"~((?P<what>train_batch_size is not equal to micro_batch_per_gpu.*))~"},
     {"env_missing", kCause, "environment variable ",
      R"~(environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set)~"},
     {"gloo_mesh", kFatal, "connectFullMesh failed",
