@@ -124,6 +124,9 @@ constexpr Told kLaunchers[] = {
     {"malloc(): unsorted double linked list corrupted\n", "rank_died_early"},
     {"python[77]: segfault at 8 ip 00007f sp 00007e error 4 in libcuda.so.1[7f00+1]\n",
      "rank_died_early"},
+    {"RuntimeError: DataLoader worker (pid 912) is killed by signal: Aborted. \n",
+     "rank_died_early"},
+    {"LLVM ERROR: out of registers\n", "rank_died_early"},
     {"thread '<unnamed>' panicked at src/lib.rs:7:1:\n", "rank_died_early"},
     {"slurmstepd: error: Exceeded step memory limit at some point.\n", "host_oom"},
     {"command terminated with exit status 137\n", "host_oom"},
@@ -131,6 +134,8 @@ constexpr Told kLaunchers[] = {
      "seconds.\n",
      "rendezvous_store"},
     {"gpu-3: Host key verification failed.\n", "launch_config"},
+    {"kex_exchange_identification: Connection closed by remote host\n", "launch_config"},
+    {"PRTE was unable to reliably start one or more daemons.\n", "launch_config"},
     {"Warning  Failed  2m  kubelet  Error: failed to start container \"main\": no such file\n",
      "k8s_pod_start"},
     {"FloatingPointError: Minimum loss scale reached (0.0001).\n", "numerics"},
@@ -165,6 +170,8 @@ constexpr const char* kQuiet[] = {
     "config: hidden size must be divisible by tensor parallel size\nstep 3 loss 2.1\n",
     "n1:5:9 [0] plugin.cc:7 NCCL WARN NET/OFI Failed to initialise\nstep 3 loss 2.1\n",
     "DEBUG memory limit 64 GiB, not exceeded\n",
+    "environment of gpu-6\n  hostname: gpu-6\nstep 3 loss 2.1\n",
+    "PRTE was unable to reliably start one or more daemons.\nretry\nstep 3 loss 2.1\n",
 };
 
 TEST(WordsThatAreNone, SayNothing) {
@@ -244,6 +251,24 @@ TEST(Members, ThatAreLostAreNamed) {
       "\tip: 10.2.2.2\n"
       "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR\n");
   EXPECT_THAT(ray.subject.nodes, ElementsAre("10.2.2.2"));
+}
+
+TEST(Members, AreNamedByTheNoticeOnly) {
+  const std::string notice =
+      "ORTE has lost communication with its daemon located on node:\n\n  hostname:  gpu-6\n";
+  const std::string others(20, '\n');
+  const Finding finding =
+      first_of("  hostname:  gpu-1\n" + notice + others + "  hostname:  gpu-2\n");
+  EXPECT_EQ(finding.code, "RUN101");
+  EXPECT_THAT(finding.subject.nodes, ElementsAre("gpu-6"));
+}
+
+TEST(BusErrors, NameTheRankThatTheLauncherSawEnd) {
+  const Finding finding = first_of(
+      "torch.distributed.elastic.multiprocessing.api:failed (exitcode: -7) local_rank: 3 (pid: "
+      "912) of binary: /usr/bin/python\n");
+  EXPECT_EQ(finding.code, "SHM001");
+  EXPECT_THAT(finding.subject.ranks, ElementsAre(3));
 }
 
 TEST(Rdma, ErrorsAfterAProcessEndedAreItsEcho) {

@@ -147,7 +147,11 @@ void unhandled_gloo(const Case& of, Hypotheses& out) {
 }
 
 void unhandled_loader(const Case& of, Hypotheses& out) {
-  const Records lines = of.all("loader_killed");
+  Records lines;
+  for (const Record* record : of.all("loader_killed")) {
+    const std::string_view signal = record->get("signal");
+    if (!signal.starts_with("Abort") && !signal.starts_with("Segm")) lines.push_back(record);
+  }
   if (lines.empty()) return;
   Draft draft(of, "HANG199", "host_oom", 0.35, Nearness::kSymptom);
   draft.show(lines).blame(lines);

@@ -124,6 +124,22 @@ void no_login(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// mpirun starts a daemon on each node first, and lists what may keep it from it.
+void no_daemons(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("daemons_unstarted");
+  if (lines.empty() || of.trained()) return;
+  Draft draft(of, "RANK101", "launch_config", 0.5, Nearness::kStructure);
+  draft.show(lines);
+  draft.message(
+      "mpirun could not start its daemons on other nodes: login, its own files there, or the way "
+      "back");
+  draft.rule_out("the program: it was not started");
+  draft.fix("ssh HOST which orted (or prted) without a terminal; the same MPI on every node");
+  draft.fix("is the host up? a pod that ended takes its daemon along: kubectl get pods");
+  draft.fix("--mca oob_tcp_if_include with an interface on which the nodes reach mpirun");
+  out.push_back(draft.done());
+}
+
 void shapes_of_launch(const Case& of, Hypotheses& out) {
   for (const auto event : {"launch_nproc", "launch_max", "launch_min"}) {
     std::map<std::string, Records> values;
@@ -266,6 +282,7 @@ void launch_config_rule(const Case& of, Hypotheses& out) {
   wrong_ranks(of, out);
   ranks_told_twice(of, out);
   no_login(of, out);
+  no_daemons(of, out);
   shapes_of_launch(of, out);
   too_few_came(of, out);
   worlds_differ(of, out);

@@ -227,11 +227,26 @@ void named_by_victims(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+constexpr int64_t kLinesOfNotice = 12;
+
+// Who is gone stands a few lines below.
+Records hosts_below(const Case& of, const Records& lines) {
+  Records out;
+  for (const Record* host : of.all("peer_host")) {
+    const bool below = std::any_of(lines.begin(), lines.end(), [&](const Record* line) {
+      return line->file == host->file && host->line > line->line &&
+             host->line <= line->line + kLinesOfNotice;
+    });
+    if (below) out.push_back(host);
+  }
+  return out;
+}
+
 // MPI's daemons, Ray's head and the like count their members: one is gone for them.
 void lost_member(const Case& of, Hypotheses& out) {
   const Records lines = of.all("peer_lost");
   if (lines.empty()) return;
-  const Records hosts = of.all("peer_host");
+  const Records hosts = hosts_below(of, lines);
   Draft draft(of, "RUN101", "rank_died_early", 0.55, Nearness::kPeers);
   draft.show(lines).show(hosts);
   std::string who;

@@ -288,6 +288,10 @@ constexpr EventRow kRows[] = {
      R"~(^(?:.*\bline \d+: +\d+ )?Illegal instruction\b)~"},
     {"glibc_abort", kFatal, "(core dumped)",
      R"~(\b(?:Aborted|Floating point exception|Trace/breakpoint trap) *\(core dumped\))~"},
+    {"glibc_abort", kFatal, "killed by signal: ",
+     R"~(killed by signal: (?:Aborted|Illegal instruction|Floating point exception))~"},
+    {"glibc_abort", kFatal, "*** Aborted at ", R"~(\*\*\* Aborted at \d+ \(unix time\))~"},  // glog
+    {"glibc_abort", kFatal, "LLVM ERROR: ", R"~(LLVM ERROR: (?P<what>.*))~"},
     {"glibc_abort", kFatal, "' panicked at ", R"~(^thread '[^']*' panicked at (?P<what>.*))~"},
     {"segfault", kFatal, "Segmentation fault", ""},
     {"segfault", kFatal, "segfault at ",
@@ -349,6 +353,7 @@ constexpr EventRow kRows[] = {
      R"~(Task launch for (?:StepId=)?[\d.+_]+ failed on node (?P<node>[\w.-]*\w): (?P<what>.*))~"},
     // Others see that a process or its host is gone.
     {"peer_lost", kVictim, "has lost communication with a remote daemon", ""},  // Open MPI
+    {"peer_lost", kVictim, "has lost communication with its daemon", ""},  // before 2.0
     {"peer_lost", kVictim, "peer process has unexpectedly disconnected", ""},
     {"peer_lost", kVictim, "marked dead",  // Ray
      R"~((?:node name: |address: |node )(?P<node>[A-Za-z0-9][\w.:-]*[\w]) (?:has been |was )?marked dead)~"},
@@ -358,6 +363,7 @@ constexpr EventRow kRows[] = {
      R"~(task:(?P<about>\d+) heartbeat timeout)~"},
     {"peer_lost", kVictim, "stopped sending heartbeats", ""},
     {"peer_host", kFact, "Peer host:", R"~(Peer host: +(?P<node>\S+))~"},
+    {"peer_host", kFact, "hostname:", R"~(^ *hostname: +(?P<node>\S+) *$)~"},
     {"peer_host", kFact, "Remote daemon:", R"~(Remote daemon: .* on node (?P<node>\S+))~"},
     {"mpi_failed", kFatal, " RUNNING AT ",  // MPICH
      R"~(PID (?P<victim>\d+) RUNNING AT (?P<node>[\w.-]+))~"},
@@ -366,6 +372,10 @@ constexpr EventRow kRows[] = {
     {"ssh_refused", kCause, "Host key verification failed", ""},
     {"ssh_refused", kCause, "Permission denied (publickey",
      R"~((?:(?P<host>[\w.-]+): )?Permission denied \(publickey)~"},
+    {"ssh_refused", kCause, "exchange_identification: Connection closed", ""},
+    {"ssh_refused", kCause, "exchange_identification: read: Connection reset", ""},
+    {"daemons_unstarted", kCause, "unable to reliably start one or more daemons", ""},  // Open MPI
+    {"daemons_unstarted", kCause, "daemon failed to start", ""},
     {"crash_loop", kFatal, "restarting failed container",
      R"~(restarting failed container(?:[= ](?P<container>\S+))?(?: in pod (?P<pod>[a-z0-9][\w.-]*?)(?:_|$))?)~"},
     {"crash_loop", kFatal, "CrashLoopBackOff",
