@@ -13,9 +13,9 @@ constexpr int64_t kTerminated = -15;  // by the launcher itself
 
 // Classes of what happens inside a process.
 constexpr std::string_view kOfAProcess[] = {
-    "app_cuda_fault", "checkpoint",  "driver_image", "gpu_assignment", "gpu_hw_fabricmgr",
-    "gpu_oom",        "host_limits", "host_oom",     "numerics",       "rank_died_early",
-    "shm"};
+    "app_cuda_fault",   "checkpoint",      "driver_image", "gpu_assignment",
+    "gpu_hw_fabricmgr", "gpu_oom",         "host_limits",  "host_oom",
+    "numerics",         "rank_died_early", "shm"};
 
 // The first record of this event below a line of its file.
 const Record* below(const Case& of, const Record& line, std::string_view event) {

@@ -353,7 +353,7 @@ constexpr EventRow kRows[] = {
      R"~(Task launch for (?:StepId=)?[\d.+_]+ failed on node (?P<node>[\w.-]*\w): (?P<what>.*))~"},
     // Others see that a process or its host is gone.
     {"peer_lost", kVictim, "has lost communication with a remote daemon", ""},  // Open MPI
-    {"peer_lost", kVictim, "has lost communication with its daemon", ""},  // before 2.0
+    {"peer_lost", kVictim, "has lost communication with its daemon", ""},       // before 2.0
     {"peer_lost", kVictim, "peer process has unexpectedly disconnected", ""},
     {"peer_lost", kVictim, "marked dead",  // Ray
      R"~((?:node name: |address: |node )(?P<node>[A-Za-z0-9][\w.:-]*[\w]) (?:has been |was )?marked dead)~"},
