@@ -8,6 +8,7 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,19 +42,29 @@ constexpr uint64_t kColumns = 64;
 // Passes on to the real one; writes fail while `broken` names a part of their path.
 class BreakableVfs : public Vfs {
  public:
-  std::string broken;
-  bool links_fail = false;
-  bool trash_fails = false;
-  std::shared_future<void> reads_wait_for;
-  std::shared_future<void> writes_wait_for;
+  struct Faults {
+    std::string broken;
+    bool links_fail = false;
+    bool trash_fails = false;
+    std::shared_future<void> reads_wait_for;
+    std::shared_future<void> writes_wait_for;
+  };
+
+  // `change` is given the faults to set; a leader may be at work meanwhile.
+  template <typename Change>
+  void set(Change change) {
+    const std::lock_guard lock(mutex_);
+    change(faults_);
+  }
 
   Result<std::unique_ptr<VfsFile>> open(const std::string& path, OpenOptions options) override {
-    if (options.create && !broken.empty() && path.find(broken) != std::string::npos) {
+    const Faults now = faults();
+    if (options.create && !now.broken.empty() && path.find(now.broken) != std::string::npos) {
       return errno_error("opening " + path, ENOSPC);
     }
     const bool reads_tensors = !options.create && path.ends_with(".safetensors");
-    if (reads_tensors && reads_wait_for.valid()) reads_wait_for.wait();
-    if (options.create && writes_wait_for.valid()) writes_wait_for.wait();
+    if (reads_tensors && now.reads_wait_for.valid()) now.reads_wait_for.wait();
+    if (options.create && now.writes_wait_for.valid()) now.writes_wait_for.wait();
     return real_.open(path, options);
   }
   Result<FileInfo> info(const std::string& path) override { return real_.info(path); }
@@ -61,7 +72,8 @@ class BreakableVfs : public Vfs {
     return real_.list(path);
   }
   Status make_directory(const std::string& path) override {
-    if (trash_fails && path.ends_with(".trash")) return errno_error("making " + path, ENOSPC);
+    if (faults().trash_fails && path.ends_with(".trash"))
+      return errno_error("making " + path, ENOSPC);
     return real_.make_directory(path);
   }
   Status rename(const std::string& from, const std::string& to) override {
@@ -70,7 +82,7 @@ class BreakableVfs : public Vfs {
   Status remove_file(const std::string& path) override { return real_.remove_file(path); }
   Status remove_directory(const std::string& path) override { return real_.remove_directory(path); }
   Status hard_link(const std::string& from, const std::string& to) override {
-    if (links_fail) return errno_error("linking " + from, EPERM);
+    if (faults().links_fail) return errno_error("linking " + from, EPERM);
     return real_.hard_link(from, to);
   }
   Status replace_link(const std::string& path, const std::string& text) override {
@@ -79,7 +91,14 @@ class BreakableVfs : public Vfs {
   Status sync_directory(const std::string& path) override { return real_.sync_directory(path); }
 
  private:
+  Faults faults() {
+    const std::lock_guard lock(mutex_);
+    return faults_;
+  }
+
   Vfs& real_ = posix_vfs();
+  std::mutex mutex_;
+  Faults faults_;
 };
 
 class EngineTest : public ::testing::Test {
@@ -253,13 +272,13 @@ TEST_F(EngineTest, WhatAllRanksSavedIsOnStorageAndInMemory) {
 TEST_F(EngineTest, OneRanksFullDiskFailsTheSaveOfAllAndHarmsNothing) {
   save(10, 1000);
   ASSERT_EQ(end_of(0, 10).state, SlotState::kCommitted);
-  vfs_.broken = "shard-00002";
+  vfs_.set([](auto& faults) { faults.broken = "shard-00002"; });
   save(20, 2000);
   EXPECT_EQ(end_of(1, 20).state, SlotState::kFailed);
   EXPECT_THAT(end_of(1, 20).error, HasSubstr("No space left"));
   EXPECT_EQ(end_of(0, 20).state, SlotState::kFailed);
   EXPECT_THAT(end_of(0, 20).error, HasSubstr("rank 1 could not write"));
-  vfs_.broken.clear();
+  vfs_.set([](auto& faults) { faults.broken.clear(); });
   const auto listed = list_checkpoints(vfs_, root_);
   ASSERT_TRUE(listed.ok());
   ASSERT_EQ(listed->size(), 1U);
@@ -281,7 +300,7 @@ TEST_F(EngineTest, ARankWhoseEngineIsGoneFailsTheSaveOfTheOthers) {
 }
 
 TEST_F(EngineTest, ASaveInMemoryOutlivesStorageThatFails) {
-  vfs_.broken = "shard";
+  vfs_.set([](auto& faults) { faults.broken = "shard"; });
   save(10, 1000);
   EXPECT_EQ(end_of(0, 10).state, SlotState::kFailed);
   EXPECT_EQ(end_of(1, 10).state, SlotState::kFailed);
@@ -374,7 +393,7 @@ TEST_F(EngineTest, WhatDidNotChangeIsLinkedAndEachCheckpointIsWhole) {
 
 TEST_F(EngineTest, WhereLinksFailTheBytesAreWritten) {
   lay_out(true);
-  vfs_.links_fail = true;
+  vfs_.set([](auto& faults) { faults.links_fail = true; });
   for (const uint64_t step : {10, 20}) {
     save(step, 1000);
     ASSERT_EQ(end_of(0, step).state, SlotState::kCommitted) << end_of(0, step).error;
@@ -421,7 +440,7 @@ TEST_F(EngineTest, OldOnesGoOnlyAfterTheNewest) {
 
 TEST_F(EngineTest, ALeaderInAHurryReadsNothingBackAndPrunesNothing) {
   std::promise<void> go;
-  vfs_.reads_wait_for = go.get_future();
+  vfs_.set([&](auto& faults) { faults.reads_wait_for = go.get_future(); });
   for (const uint64_t step : {10, 20, 30, 40}) {
     save(step, static_cast<float>(step));
     EXPECT_EQ(end_of(0, step).state, SlotState::kCommitted) << end_of(0, step).error;
@@ -434,7 +453,7 @@ TEST_F(EngineTest, ALeaderInAHurryReadsNothingBackAndPrunesNothing) {
 
 TEST_F(EngineTest, SavesDoNotWaitUntilAnotherWasReadBack) {
   std::promise<void> go;
-  vfs_.reads_wait_for = go.get_future();
+  vfs_.set([&](auto& faults) { faults.reads_wait_for = go.get_future(); });
   for (const uint64_t step : {10, 20, 30, 40}) {
     save(step, static_cast<float>(step));
     EXPECT_EQ(end_of(0, step).state, SlotState::kCommitted) << end_of(0, step).error;
@@ -511,8 +530,8 @@ TEST_F(EngineTest, CopiesOfASpoiledSaveAreNotLoaded) {
 }
 
 TEST_F(EngineTest, AFullDiskKeepsNothingOfASaveThatFailed) {
-  vfs_.broken = "shard-00002";
-  vfs_.trash_fails = true;
+  vfs_.set([](auto& faults) { faults.broken = "shard-00002"; });
+  vfs_.set([](auto& faults) { faults.trash_fails = true; });
   ++number_;
   save_rank(1, 10, 1000);
   EXPECT_EQ(end_of(1, 10).state, SlotState::kFailed);
@@ -579,7 +598,7 @@ TEST_F(EngineTest, WhereTheLeaderFoundDamageTheBytesAreWritten) {
 
 TEST_F(EngineTest, StorageThatHangsIsWaitedForOnce) {
   std::promise<void> go;
-  vfs_.writes_wait_for = go.get_future();
+  vfs_.set([&](auto& faults) { faults.writes_wait_for = go.get_future(); });
   save(10, 1);
   save(20, 2);
   const auto limit = std::chrono::milliseconds(20);
@@ -596,7 +615,7 @@ TEST_F(EngineTest, StorageThatHangsIsWaitedForOnce) {
 
 TEST_F(EngineTest, StorageThatHangsHoldsNoSuccessorUp) {
   std::promise<void> go;
-  vfs_.writes_wait_for = go.get_future();
+  vfs_.set([&](auto& faults) { faults.writes_wait_for = go.get_future(); });
   save(10, 1);
   save(20, 2);
   stores_[0]->take_over(std::chrono::milliseconds(10));
@@ -629,7 +648,7 @@ TEST_F(EngineTest, WhosePlaceWasTakenBeginsAndSavesNothing) {
 
 TEST_F(EngineTest, WhoWaitsForASlotIsTurnedAwayWhenItsPlaceIsTaken) {
   std::promise<void> go;
-  vfs_.writes_wait_for = go.get_future();
+  vfs_.set([&](auto& faults) { faults.writes_wait_for = go.get_future(); });
   save(10, 1);
   save(20, 2);
   auto waiting = std::async(std::launch::async, [&, layout = layouts_[0]] {
@@ -644,7 +663,7 @@ TEST_F(EngineTest, ALeaderWhoseStorageHangsIsWaitedForAMomentOnly) {
   Stores stores(vfs_);
   EXPECT_TRUE(stores.end_leader(root_, Duration(0)));
   std::promise<void> go;
-  vfs_.writes_wait_for = go.get_future();
+  vfs_.set([&](auto& faults) { faults.writes_wait_for = go.get_future(); });
   const std::string root = root_ + "/other";
   auto leader = Leader::start(vfs_, {.root = root, .run = "run"});
   ASSERT_TRUE(leader.ok()) << leader.error().message;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -124,11 +125,17 @@ Status push_memory(pid_t pid, const std::vector<Push>& pushes) {
 bool may_pull(pid_t pid) {
   const auto maps = read_file(fmt::format("/proc/{}/maps", pid), kMaxMapsBytes);
   if (!maps) return false;
-  unsigned long start = 0;
-  char mode = 0;
-  if (std::sscanf(maps->c_str(), "%lx-%*x %c", &start, &mode) != 2 || mode != 'r') return false;
-  char byte = 0;
-  return pull_memory(pid, {{start, &byte, 1}}, 1).ok();
+  for (const char* line = maps->c_str(); *line != '\0';) {
+    unsigned long start = 0;
+    char mode = 0;
+    if (std::sscanf(line, "%lx-%*x %c", &start, &mode) != 2) return false;
+    char byte = 0;
+    if (mode == 'r') return pull_memory(pid, {{start, &byte, 1}}, 1).ok();
+    line = std::strchr(line, '\n');
+    if (line == nullptr) return false;
+    ++line;
+  }
+  return false;
 }
 
 }  // namespace shanty::ckpt

@@ -64,6 +64,15 @@ TEST(Pull, CopiesManyRunsOfAnySize) {
   EXPECT_TRUE(may_pull(child.pid()));
 }
 
+TEST(Pull, MayBeTriedWhereTheLowestMemoryIsNotReadable) {
+  void* low = ::mmap(reinterpret_cast<void*>(0x100000), 4096, PROT_NONE,  // NOLINT
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (low == MAP_FAILED) GTEST_SKIP() << "there is no room for a mapping below all others";
+  Child child;
+  EXPECT_TRUE(may_pull(child.pid()));
+  ::munmap(low, 4096);
+}
+
 TEST(Pull, PushesMoreRunsThanOneCallTakes) {
   std::vector<char> memory(6 << 20);
   std::iota(memory.begin(), memory.end(), '\0');
