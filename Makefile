@@ -18,7 +18,7 @@ setup:
 demo: setup all
 	@$(PYTHON) examples/demo.py
 
-test: setup
+test: packages
 	@scripts/test.sh
 
 bench: setup all
