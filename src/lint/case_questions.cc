@@ -102,6 +102,15 @@ bool runs_to_end(const Workload& work) {
   return false;
 }
 
+bool holds_accelerators(const Workload& work) {
+  return work.gpus() > 0 ||
+         std::any_of(work.groups.begin(), work.groups.end(), [](const PodGroup& group) {
+           return std::any_of(
+               group.containers.begin(), group.containers.end(),
+               [](const Container& container) { return container.limit("google.com/tpu") > 0; });
+         });
+}
+
 std::optional<int64_t> world_pods(const Case& at) {
   if (at.work.kind == WorkloadKind::kPod) return pods_beside(at);
   if (at.work.kind == WorkloadKind::kTrainingRuntime) return {};

@@ -21,6 +21,9 @@ bool injects_identity(WorkloadKind kind);
 // The kinds that run to an end.
 bool runs_to_end(const Workload& work);
 
+// GPUs or TPUs. What is said of GPUs alone (shared memory, processes per card) asks for those.
+bool holds_accelerators(const Workload& work);
+
 // The pods that form one world with those of this group; nothing where it cannot be known.
 std::optional<int64_t> world_pods(const Case& at);
 // Processes per pod as they are written: --nproc-per-node, nprocPerNode, slots.

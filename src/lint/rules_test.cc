@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -210,6 +211,129 @@ TEST(Rules, TellAnArgumentThatIsASecretFromOthers) {
       codes("FROM python:3.12 AS fetch\nARG HF_TOKEN\nFROM scratch\nCOPY --from=fetch /m /m\n"),
       IsEmpty());
   EXPECT_THAT(codes("COPY .env.example /app/\n"), IsEmpty());
+}
+
+TEST(Rules, KnowFilesOfSecretsByTheirNames) {
+  const auto codes = [](std::string_view file) {
+    const std::string text =
+        fmt::format("FROM nvcr.io/nvidia/pytorch:24.01-py3\nCOPY {} /root/\n", file);
+    return codes_of(lint({{Source{"Dockerfile", text, SourceKind::kDockerfile}}}));
+  };
+  for (const std::string_view file :
+       {".netrc", "home/.netrc", "kaggle.json", "ssh/id_ed25519", "tls/server.key", ".kube/config"})
+    EXPECT_THAT(codes(file), Contains("SEC003")) << file;
+  for (const std::string_view file : {"netrc.md", "ca.pem", "keys.py", "id_rsa.pub", "monkey"})
+    EXPECT_THAT(codes(file), IsEmpty()) << file;
+}
+
+// What a Job without pods may still say, and what only another controller fills in.
+TEST(Rules, LetAJobNameItsPodsElsewhere) {
+  const auto codes = [](const std::string& file, const std::string& from, const std::string& to) {
+    return codes_of(
+        lint({{Source{file, replace_first(read(file), from, to), SourceKind::kManifest}}}));
+  };
+  const std::string cluster = read("rayjob.yaml");
+  const std::string whole = cluster.substr(cluster.find("  rayClusterSpec:"));
+  EXPECT_THAT(codes("rayjob.yaml", whole, "  clusterSelector: {ray.io/cluster: shared}\n"),
+              testing::Not(Contains("POD008")));
+  const std::string sets = read("jobset.yaml");
+  EXPECT_THAT(codes("jobset.yaml", sets.substr(sets.find("  replicatedJobs:")),
+                    "  replicatedJobs: \"{{ .Values.jobs }}\"\n"),
+              testing::Not(Contains("POD008")));
+}
+
+TEST(Rules, KnowWhatBringsTheLibrariesOfADesktop) {
+  const auto codes = [](std::string_view packages) {
+    const std::string text = fmt::format(
+        "FROM nvcr.io/nvidia/pytorch:24.01-py3\nRUN apt-get install -y {}\n"
+        "RUN pip install --no-cache-dir opencv-python\n",
+        packages);
+    return codes_of(lint({{Source{"Dockerfile", text, SourceKind::kDockerfile}}}));
+  };
+  EXPECT_THAT(codes("git"), Contains("IMG006"));
+  for (const std::string_view packages : {"libgl1 libglib2.0-0", "ffmpeg libsm6", "python3-opencv"})
+    EXPECT_THAT(codes(packages), IsEmpty()) << packages;
+}
+
+TEST(Rules, TakeADeploymentWithRanksForATraining) {
+  const auto codes = [](std::string_view script) {
+    const std::string text = fmt::format(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: t}}\nspec:\n  replicas: 3\n"
+        "  template:\n    spec:\n      containers:\n        - name: t\n          image: a:1\n"
+        "          command: [python, {}]\n          env: [{{name: RANK, value: \"0\"}}]\n",
+        script);
+    return codes_of(lint({{Source{"job.yaml", text, SourceKind::kManifest}}}));
+  };
+  EXPECT_THAT(codes("train.py"), testing::IsSupersetOf({"RANK002", "RST009"}));
+  EXPECT_THAT(codes("rank_pages.py"), testing::Not(Contains("RST009")));
+}
+
+TEST(Rules, TakeWhatStandsInBracesForToBeFilledIn) {
+  const std::string text =
+      replace_first(read("pytorchjob.yaml"), "registry.local/ml/train:2.3.0", "\"{IMAGE}\"");
+  EXPECT_THAT(codes_of(lint({{Source{"job.yaml", text, SourceKind::kManifest}}})),
+              testing::Not(Contains("IMG001")));
+}
+
+TEST(Rules, LetRuntimesOfOtherFrameworksStartPython) {
+  const auto codes = [](const std::string& runtime) {
+    std::string text = replace_first(read("trainjob.yaml"), "runtimeRef: {name: torch-gang}",
+                                     "runtimeRef: {name: " + runtime + "}");
+    text = replace_first(text, "[torchrun, tune.py]", "[python, tune.py]");
+    text = replace_first(text, "    numProcPerNode: 8\n", "");
+    return codes_of(lint({{Source{"job.yaml", text, SourceKind::kManifest}}}));
+  };
+  EXPECT_THAT(codes("torch-gang"), Contains("RANK009"));
+  EXPECT_THAT(codes("xgboost-distributed"), testing::Not(Contains("RANK009")));
+}
+
+TEST(Rules, AskForAGangOnlyWhereTheRuntimeIsSeen) {
+  const std::string both = read("trainjob.yaml");
+  const std::string alone = both.substr(both.find("---\n"));
+  EXPECT_THAT(codes_of(lint({{Source{"job.yaml", alone, SourceKind::kManifest}}})), IsEmpty());
+}
+
+TEST(Rules, LetMpirunHandOnItsEnvironment) {
+  const auto codes = [](const std::string& handed) {
+    const std::string text =
+        replace_first(read("mpijob.yaml"), "command: [mpirun, -np,",
+                      "env: [{name: NCCL_ALGO, value: Ring}]\n              command: [mpirun, " +
+                          handed + "-np,");
+    return codes_of(lint({{Source{"mpijob.yaml", text, SourceKind::kManifest}}}));
+  };
+  EXPECT_THAT(codes(""), Contains("NCCL008"));
+  for (const std::string handed :
+       {"-x, NCCL_ALGO, ", "-x, NCCL_ALGO=Tree, ", "--mca, mca_base_env_list, NCCL_ALGO, "})
+    EXPECT_THAT(codes(handed), IsEmpty()) << handed;
+}
+
+TEST(Rules, LetAMasterTaskCompleteTheJobOfVolcano) {
+  const auto codes = [](const std::string& action) {
+    const std::string text = replace_first(
+        replace_first(read("volcano.yaml"), "    - {event: PodEvicted, action: RestartJob}\n",
+                      "    - {event: TaskCompleted, action: " + action + "}\n"),
+        "    - name: worker\n      replicas: 2\n      template: *pod\n",
+        "    - name: worker\n      replicas: 2\n      template:\n        spec:\n"
+        "          restartPolicy: OnFailure\n          containers:\n            - name: wait\n"
+        "              image: registry.local/ml/mpi:1.0\n"
+        "              command: [sh, -c, sleep infinity]\n");
+    return codes_of(lint({{Source{"volcano.yaml", text, SourceKind::kManifest}}}));
+  };
+  EXPECT_THAT(codes("RestartJob"), Contains("RST002"));
+  EXPECT_THAT(codes("CompleteJob"), testing::Not(Contains("RST002")));
+}
+
+TEST(Rules, FindNoFaultWithAPodsNameThatIsAService) {
+  const std::string bare =
+      replace_first(read("job.yaml"), "--master-addr=bert-0.bert", "--master-addr=bert-0");
+  const std::string named = bare +
+                            "---\napiVersion: v1\nkind: Service\nmetadata: {name: bert-0}\n"
+                            "spec: {clusterIP: None}\n";
+  const auto codes = [](const std::string& text) {
+    return codes_of(lint({{Source{"job.yaml", text, SourceKind::kManifest}}}));
+  };
+  EXPECT_THAT(codes(bare), Contains("RDZV005"));
+  EXPECT_THAT(codes(named), testing::Not(Contains("RDZV005")));
 }
 
 TEST(Rules, LetAShellThatKnowsCondaActivate) {

@@ -28,7 +28,9 @@ Ref find_item(Ref list, std::string_view key, std::string_view text) {
 }
 
 bool is_placeholder(std::string_view text) {
-  if (!text.empty() && (text.front() == '<' || text.front() == '$')) return true;
+  if (text.empty()) return false;
+  if (text.front() == '<' || text.front() == '$') return true;
+  if (text.front() == '{' && text.find('}') != text.npos) return true;
   for (std::string_view mark : {"{{", "${", "$(", "%(", "<your", "{%"}) {
     if (text.find(mark) != text.npos) return true;
   }

@@ -51,7 +51,8 @@ bool forms_world(const Container& container) {
     case Launcher::kNone:
       break;
   }
-  for (std::string_view name : {"MASTER_ADDR", "WORLD_SIZE", "PET_NNODES", "PET_MASTER_ADDR"}) {
+  for (std::string_view name :
+       {"MASTER_ADDR", "WORLD_SIZE", "RANK", "NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR"}) {
     if (find_variable(container.env, name) != nullptr) return true;
   }
   const Word* script = container.command.script();

@@ -182,8 +182,10 @@ RankValue Ranks::of_name(NodeId name, int depth) const {
   const std::string_view text = tree_.text(name);
   const FunctionId function = script_.function_of(name);
   std::vector<NodeId> values;
+  const bool is_given = is_parameter(text, function);
   for (const Assignment* assignment : script_.assignments_to(text, function)) {
-    if (tree_.contains(assignment->node, name)) continue;  // x = int(x)
+    if (tree_.contains(assignment->node, name)) continue;       // x = int(x)
+    if (is_given && assignment->function == kModule) continue;  // another one of that name
     values.push_back(assignment->value);
   }
   if (!values.empty()) {
@@ -204,6 +206,48 @@ RankValue Ranks::of_name(NodeId name, int depth) const {
   return {look_up(kNames, lowered), false};
 }
 
+bool Ranks::is_parameter(std::string_view name, FunctionId function) const {
+  if (function == kModule) return false;
+  const auto& parameters = script_.functions()[static_cast<size_t>(function)].parameters;
+  return std::find(parameters.begin(), parameters.end(), name) != parameters.end();
+}
+
+// The function that `name` stands for is handed to spawn(), or to a function that hands it on.
+bool Ranks::is_spawned(NodeId name, int depth) const {
+  const Call* call = script_.call_at(tree_.ancestor(name, "call"));
+  if (call == nullptr || depth <= 0 || ++steps_ > kMaxSteps) return false;
+  if (call->last() == "spawn" || call->last() == "start_processes") return true;
+  for (const FunctionId target : script_.targets_of(*call)) {
+    const Function& function = script_.functions()[static_cast<size_t>(target)];
+    for (size_t i = 0; i < function.parameters.size(); ++i) {
+      const std::string_view parameter = function.parameters[i];
+      if (script_.argument(*call, parameter, static_cast<int>(i)) != name) continue;
+      for (const Call& inner : script_.calls()) {
+        const bool is_here = inner.function == target &&
+                             (inner.last() == "spawn" || inner.last() == "start_processes");
+        if (is_here && tree_.text(script_.argument(inner, "fn", 0)) == parameter) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Process(target=f, args=(i, n)) in a loop over i: the count of processes on this node.
+RankValue Ranks::of_process(NodeId target, int position, int depth) const {
+  const Call* call = script_.call_at(tree_.ancestor(target, "call"));
+  if (call == nullptr || call->last() != "Process" || depth <= 0) return {};
+  if (script_.argument(*call, "target") != target) return {};
+  const NodeId args = script_.argument(*call, "args");
+  if (!tree_.is(args, "tuple")) return {};
+  const std::vector<NodeId> given = tree_.children(args);
+  if (position < 0 || static_cast<size_t>(position) >= given.size()) return {};
+  const NodeId one = given[static_cast<size_t>(position)];
+  for (const Assignment* made : script_.assignments_to(tree_.text(one), script_.function_of(one))) {
+    if (tree_.is(made->node, "for_statement")) return {RankKind::kSpawn, true};
+  }
+  return value(one, depth - 1);
+}
+
 // What callers in this file hand in; a parameter that nobody here fills is known by its name alone.
 RankValue Ranks::of_parameter(std::string_view name, FunctionId function, int depth) const {
   for (; function != kModule; function = script_.functions()[static_cast<size_t>(function)].outer) {
@@ -219,11 +263,9 @@ RankValue Ranks::of_parameter(std::string_view name, FunctionId function, int de
         if (given != kNoNode) values.push_back(given);
         continue;
       }
-      const Call* spawn = script_.call_at(tree_.ancestor(use.node, "call"));
-      if (spawn != nullptr && (spawn->last() == "spawn" || spawn->last() == "start_processes") &&
-          position == 0) {
-        return {RankKind::kSpawn, true};
-      }
+      if (position == 0 && is_spawned(use.node, depth)) return {RankKind::kSpawn, true};
+      const RankValue given = of_process(use.node, position, depth);
+      if (given.kind != RankKind::kUnknown) return given;
     }
     return values.empty() ? RankValue{} : join(values, depth);
   }

@@ -53,6 +53,9 @@ class Ranks {
   RankValue of_name(NodeId name, int depth) const;
   RankValue of_call(NodeId call, int depth) const;
   RankValue of_parameter(std::string_view name, FunctionId function, int depth) const;
+  bool is_parameter(std::string_view name, FunctionId function) const;
+  bool is_spawned(NodeId name, int depth) const;
+  RankValue of_process(NodeId target, int position, int depth) const;
   RankValue of_arithmetic(NodeId expression, int depth) const;
   RankValue of_environment(NodeId key) const;
   RankValue join(const std::vector<NodeId>& values, int depth) const;

@@ -159,7 +159,8 @@ void opencv(const Dockerfile& file, Report& report) {
   const bool has_gl =
       std::any_of(file.instructions.begin(), file.instructions.end(), [](const auto& i) {
         return i.name == "RUN" &&
-               (i.mentions("libgl1") || i.mentions("libGL") || i.mentions("mesa"));
+               (i.mentions("libgl1") || i.mentions("libGL") || i.mentions("mesa") ||
+                i.mentions("ffmpeg") || i.mentions("python3-opencv"));  // they depend on it
       });
   if (has_gl) return;
   each_run_word(file, [&](const DockerInstruction& instruction, size_t i) {

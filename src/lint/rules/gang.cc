@@ -49,8 +49,25 @@ bool has_gang(const Case& at) {
   });
 }
 
-// Deployments and the like are made to start pod by pod; a TrainJob's gang stands in its runtime.
-bool wants_gang(const Workload& work) {
+// The gang of a TrainJob stands in its runtime: only where that is seen can it be missing.
+bool lacks_gang_in_runtime(const Case& at) {
+  const Ref reference = at.work.spec()["runtimeRef"];
+  const std::string_view kind = reference["kind"].text();
+  const Object* runtime = at.set.find(kind.empty() ? "ClusterTrainingRuntime" : kind,
+                                      reference["name"].text(), *at.work.object);
+  if (runtime == nullptr || runtime->root["spec"]["podGroupPolicy"]) return false;
+  const auto around = at.set.workloads_around(*runtime);
+  return std::any_of(around.begin(), around.end(), [&](const Workload* work) {
+    return work->object == runtime &&
+           std::none_of(work->groups.begin(), work->groups.end(), [](const PodGroup& group) {
+             return is_gang_scheduler(group.spec["schedulerName"].text());
+           });
+  });
+}
+
+// Deployments and the like are made to start pod by pod.
+bool wants_gang(const Case& at) {
+  const Workload& work = at.work;
   switch (work.kind) {
     case WorkloadKind::kJob:
     case WorkloadKind::kCronJob:
@@ -61,10 +78,11 @@ bool wants_gang(const Workload& work) {
     case WorkloadKind::kPod:
     case WorkloadKind::kStatefulSet:
       return work.is_training;
+    case WorkloadKind::kTrainJob:
+      return lacks_gang_in_runtime(at);
     case WorkloadKind::kDeployment:
     case WorkloadKind::kDaemonSet:
     case WorkloadKind::kKubeflowJob:
-    case WorkloadKind::kTrainJob:
     case WorkloadKind::kTrainingRuntime:
     case WorkloadKind::kVolcanoJob:
     case WorkloadKind::kRayCluster:
@@ -77,7 +95,7 @@ bool wants_gang(const Workload& work) {
 bool is_elastic(const Workload& work) { return static_cast<bool>(work.spec()["elasticPolicy"]); }
 
 void no_gang(const Case& at, Report& report) {
-  if (!wants_gang(at.work) || is_elastic(at.work) || has_gang(at)) return;
+  if (!wants_gang(at) || is_elastic(at.work) || has_gang(at)) return;
   int64_t pods = 0;
   for (const PodGroup& group : at.work.groups) {
     if (group.gpus_per_pod() > 0) pods += group.pods.value_or(0);
@@ -157,7 +175,7 @@ void without_scheduler(const Case& at, Report& report) {
   }
   if (!map || at.work.kind == WorkloadKind::kVolcanoJob) return;
   report.add_at_key("GANG003", map, key,
-                    fmt::format("{} are in a PodGroup, but no schedulerName sends them to the "
+                    fmt::format("a PodGroup is named for {}, but no schedulerName leads to the "
                                 "scheduler that knows it",
                                 pods_named(at)));
 }

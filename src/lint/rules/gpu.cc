@@ -68,8 +68,22 @@ void fraction(const Case& at, Report& report) {
   }
 }
 
+// What a TrainJob asks for takes the place of all that its runtime asked for.
+bool is_seen_whole(const Case& at) {
+  return at.pods->spec || at.container->node["resourcesPerNode"];
+}
+
+std::string container_named(const Case& at) {
+  return at.container->name.empty() ? "the trainer" : "container " + in_quotes(at.container->name);
+}
+
 bool has_gpu_work(const Case& at) {
-  return at.container->gpus() > 0 && at.pods->spec && at.work.kind != WorkloadKind::kDaemonSet;
+  return at.container->gpus() > 0 && is_seen_whole(at) && at.work.kind != WorkloadKind::kDaemonSet;
+}
+
+// A RayJob's workers load data like any others, whatever its entrypoint is called.
+bool feeds_gpus(const Case& at) {
+  return has_gpu_work(at) && (at.work.is_training || at.work.object->kind == "RayJob");
 }
 
 void nothing_beside(const Case& at, Report& report) {
@@ -81,10 +95,11 @@ void nothing_beside(const Case& at, Report& report) {
                           at.container->resources()["limits"]["memory"];
   if ((has_cpu && has_memory) || at.pods->spec["resources"]) return;
   const std::string_view missing = has_cpu ? "memory" : has_memory ? "CPU" : "CPU and memory";
-  Finding& finding = report.add_at_key(
-      "GPU004", at.container->node, "resources",
-      fmt::format("container {} asks for {} and for no {}", in_quotes(at.container->name),
-                  counted(at.container->gpus(), "GPU"), missing));
+  Finding& finding =
+      report.add_at_key("GPU004", at.container->node,
+                        at.container->node["resources"] ? "resources" : "resourcesPerNode",
+                        fmt::format("{} asks for {} and for no {}", container_named(at),
+                                    counted(at.container->gpus(), "GPU"), missing));
   const bool matters = at.work.is_training && at.container->gpus() >= 2;
   if (!matters) finding.severity = Severity::kNote;
 }
@@ -101,7 +116,7 @@ Ref written_cpus(const Container& container) {
 }
 
 void few_cpus(const Case& at, Report& report) {
-  if (!has_gpu_work(at) || !at.work.is_training) return;
+  if (!feeds_gpus(at)) return;
   const bool is_capped = at.container->limit("cpu") > 0;
   const double per_gpu = cpus_of(*at.container) / at.container->gpus();
   if (per_gpu <= 0 || per_gpu >= kGoodCpusPerGpu) return;
@@ -114,7 +129,7 @@ void few_cpus(const Case& at, Report& report) {
 }
 
 void little_memory(const Case& at, Report& report) {
-  if (!has_gpu_work(at) || !at.work.is_training) return;
+  if (!feeds_gpus(at)) return;
   const double limit = at.container->limit("memory");
   if (limit == 0 || limit / at.container->gpus() >= kFewBytesPerGpu) return;
   report.add("GPU006", at.container->resources()["limits"]["memory"],

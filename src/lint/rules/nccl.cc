@@ -120,6 +120,46 @@ void differing(const Case& at, Report& report) {
   }
 }
 
+bool hands_on(const CommandLine& command, std::string_view name) {
+  const auto& words = command.words();
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string_view word = words[i].text;
+    if (words[i - 1].text == "-x" && word.substr(0, word.find('=')) == name) return true;
+    if (contains(word, "env_list") || word == "-genvall" || word == "-envall") return true;
+  }
+  return false;
+}
+
+// Open MPI hands on none of the launcher's environment but what -x names.
+void on_launcher_only(const Case& at, Report& report) {
+  const std::string_view kind = at.work.spec()["mpiImplementation"].text();
+  if (at.work.kind != WorkloadKind::kMpiJob || (!kind.empty() && kind != "OpenMPI")) return;
+  const Container* launcher = nullptr;
+  const Container* worker = nullptr;
+  for (const PodGroup& group : at.work.groups) {
+    if (group.role == "Launcher") launcher = group.main();
+    if (group.role == "Worker") worker = group.main();
+  }
+  if (launcher == nullptr || worker == nullptr ||
+      launcher->command.launcher() != Launcher::kMpirun) {
+    return;
+  }
+  for (const EnvVar& variable : launcher->env) {
+    if (variable.name.starts_with("OMPI_MCA_mca_base_env")) return;
+  }
+  for (const EnvVar& variable : launcher->env) {
+    if (!variable.name.starts_with("NCCL_") || find_variable(worker->env, variable.name) ||
+        hands_on(launcher->command, variable.name)) {
+      continue;
+    }
+    report.add("NCCL008", variable.place,
+               fmt::format("{} is set for the launcher alone: mpirun hands on to the ranks only "
+                           "what -x names",
+                           variable.name));
+    return;
+  }
+}
+
 void slow_paths(const Case& at, Report& report) {
   for (std::string_view name : {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}) {
     const EnvVar* variable = find_variable(at.container->env, name);
@@ -155,6 +195,7 @@ constexpr Rule kRules[] = {
     {"NCCL001", JobRule{disabled_in_job}},
     {"NCCL007", ContainerRule{slow_paths}},
     {"NCCL008", WorkloadRule{differing}},
+    {"NCCL008", WorkloadRule{on_launcher_only, Needs::kWholeObject}},
     {"NCCL006", ContainerRule{sockets}},
 };
 

@@ -156,6 +156,9 @@ constexpr OldVersion kOldVersions[] = {
     {"MPIJob", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1"},
     {"MPIJob", "kubeflow.org/v1beta1", "kubeflow.org/v2beta1"},
     {"JobSet", "jobset.x-k8s.io/v1alpha1", "jobset.x-k8s.io/v1alpha2"},
+    {"TrainJob", "trainer.kubeflow.org/v2alpha1", "trainer.kubeflow.org/v1alpha1"},
+    {"TrainingRuntime", "trainer.kubeflow.org/v2alpha1", "trainer.kubeflow.org/v1alpha1"},
+    {"ClusterTrainingRuntime", "trainer.kubeflow.org/v2alpha1", "trainer.kubeflow.org/v1alpha1"},
     {"RayJob", "ray.io/v1alpha1", "ray.io/v1"},
     {"RayCluster", "ray.io/v1alpha1", "ray.io/v1"},
 };

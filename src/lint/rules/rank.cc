@@ -229,6 +229,16 @@ bool is_elastic_alone(const Case& at) {
   return spec["elasticPolicy"] && !spec["pytorchReplicaSpecs"]["Master"];
 }
 
+// A runtime of another framework tells its pods their places in another way.
+bool may_be_torch(const Workload& work) {
+  const std::string_view runtime = work.spec()["runtimeRef"]["name"].text();
+  for (std::string_view other :
+       {"xgboost", "jax", "mpi", "mlx", "deepspeed", "tensorflow", "flux", "lightgbm", "paddle"}) {
+    if (contains(runtime, other)) return false;
+  }
+  return true;
+}
+
 void plain_python(const Case& at, Report& report) {
   if (at.container != at.pods->main() || at.container->command.launcher() != Launcher::kPython)
     return;
@@ -241,7 +251,7 @@ void plain_python(const Case& at, Report& report) {
                        fmt::format("{} processes per pod are announced and one python is started: "
                                    "it waits for the others until its timeout",
                                    written->value));
-  } else if (is_train && at.work.is_spread() && word != nullptr) {
+  } else if (is_train && at.work.is_spread() && word != nullptr && may_be_torch(at.work)) {
     Finding& finding = report.add_at_word(
         "RANK009", *word,
         "a TrainJob hands its pods PET_* for torchrun; plain python finds neither MASTER_ADDR nor "

@@ -183,6 +183,24 @@ void name_without_subdomain(const Case& at, Report& report) {
                          printable(master->host), labels[1]));
 }
 
+// bert-0, where the Job is called bert: its pods have such host names, and no name of one label.
+void name_of_pod(const Case& at, Report& report) {
+  const bool is_job = at.work.kind == WorkloadKind::kJob || at.work.kind == WorkloadKind::kCronJob;
+  if (at.container != at.pods->main() || !is_job || at.pods->pods.value_or(0) < 2) return;
+  const auto master = master_address(at, report);
+  const std::string begin = std::string(at.work.object->name) + "-";
+  if (!master || begin.size() == 1 || !master->host.starts_with(begin)) return;
+  const std::string_view index = std::string_view(master->host).substr(begin.size());
+  if (!count_of(index) || at.set.find("Service", master->host, *at.work.object) != nullptr) return;
+  const Ref subdomain = at.pods->spec["subdomain"];
+  report.add("RDZV005", master->place,
+             fmt::format("no other pod can resolve {0}: the pods of an Indexed Job are found "
+                         "below a headless Service, as {0}.{1}",
+                         printable(master->host),
+                         subdomain ? printable(subdomain.text())
+                                   : std::string("SERVICE, with subdomain: SERVICE")));
+}
+
 // The pods of a JobSet are below its subdomain, which is its own name where none is given.
 void name_of_jobset(const Case& at, Report& report) {
   if (at.container != at.pods->main() || at.work.kind != WorkloadKind::kJobSet) return;
@@ -320,6 +338,7 @@ constexpr Rule kRules[] = {
     {"RDZV005", ContainerRule{volcano_names, Needs::kWholeObject}},
     {"RDZV005", ContainerRule{name_of_task, Needs::kWholeObject}},
     {"RDZV005", ContainerRule{name_without_subdomain, Needs::kWholeObject}},
+    {"RDZV005", ContainerRule{name_of_pod, Needs::kWholeObject}},
     {"RDZV005", ContainerRule{name_of_jobset, Needs::kWholeObject}},
     {"RDZV006", ContainerRule{ports_of_the_node}},
     {"RDZV007", ContainerRule{port_value}},

@@ -29,7 +29,8 @@ void no_ttl(const Case& at, Report& report) {
       at.work.kind == WorkloadKind::kJob || at.work.kind == WorkloadKind::kPytorchJob ||
       at.work.kind == WorkloadKind::kJobSet || at.work.kind == WorkloadKind::kVolcanoJob ||
       at.work.kind == WorkloadKind::kMpiJob;
-  if (!is_kind || at.work.gpus() == 0 || ttl_of(at.work) || at.work.object->wrapper) return;
+  if (!is_kind || !holds_accelerators(at.work) || ttl_of(at.work) || at.work.object->wrapper)
+    return;
   report.add_at_key("RST001", at.work.object->root, "kind",
                     fmt::format("the {} stays after its end until somebody deletes it: it has no "
                                 "ttlSecondsAfterFinished",
@@ -72,14 +73,55 @@ void pods_left_running(const Case& at, Report& report) {
   }
 }
 
+bool runs_for_ever(const PodGroup& group) {
+  const Container* main = group.main();
+  if (main == nullptr) return false;
+  const auto& words = main->command.words();
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string_view word = words[i].text;
+    const std::string_view next = words[i + 1].text;
+    if (word.substr(word.rfind('/') + 1) == "sshd" && next.starts_with("-D")) return true;
+    if (word == "sleep" && (next == "infinity" || next == "inf")) return true;
+  }
+  return false;
+}
+
+bool completes_job(Ref policies) {
+  const auto items = policies.items();
+  return std::any_of(items.begin(), items.end(), [](const YamlNode& item) {
+    return Ref(item)["action"].text() == "CompleteJob";
+  });
+}
+
+// A Volcano Job has ended when all its pods have, and a server never does.
+void servers_never_end(const Case& at, Report& report) {
+  if (at.work.kind != WorkloadKind::kVolcanoJob || at.work.spec()["minSuccess"]) return;
+  const auto& tasks = at.work.groups;
+  const bool is_completed = completes_job(at.work.spec()["policies"]) ||
+                            std::any_of(tasks.begin(), tasks.end(), [](const PodGroup& group) {
+                              return completes_job(group.entry["policies"]);
+                            });
+  const auto server = std::find_if(tasks.begin(), tasks.end(), runs_for_ever);
+  if (is_completed || server == tasks.end() || tasks.size() < 2) return;
+  report.add_at_key("RST002", at.work.spec(), "tasks",
+                    fmt::format("the pods of {} wait for ever, and no policy says CompleteJob when "
+                                "the others are done: the job does not end, and they keep what "
+                                "they hold",
+                                in_quotes(server->role)));
+}
+
 void ray_cluster_left(const Case& at, Report& report) {
   if (at.work.object->kind != "RayJob" || at.work.spec()["clusterSelector"]) return;
   const Ref spec = at.work.spec();
-  if (spec["shutdownAfterJobFinishes"].is_true() || spec["deletionStrategy"] || at.work.gpus() == 0)
+  if (spec["shutdownAfterJobFinishes"].is_true() || spec["deletionStrategy"] ||
+      !holds_accelerators(at.work))
     return;
   Finding& finding = report.add_at_key(
       "RST003", spec, spec["shutdownAfterJobFinishes"] ? "shutdownAfterJobFinishes" : "entrypoint",
-      "the RayCluster stays after the job and holds its GPUs: shutdownAfterJobFinishes is not set");
+      fmt::format(
+          "the RayCluster stays after the job and holds its {}s: shutdownAfterJobFinishes is "
+          "not set",
+          at.work.gpus() > 0 ? "GPU" : "TPU"));
   if (spec["shutdownAfterJobFinishes"]) {
     put_edit(finding,
              replace_scalar(report.places(), *spec["shutdownAfterJobFinishes"].node(), "true"));
@@ -248,6 +290,7 @@ void shell_form(const Dockerfile& file, Report& report) {
 constexpr Rule kRules[] = {
     {"RST001", WorkloadRule{no_ttl, Needs::kWholeObject}},
     {"RST002", WorkloadRule{pods_left_running, Needs::kWholeObject}},
+    {"RST002", WorkloadRule{servers_never_end, Needs::kWholeObject}},
     {"RST003", WorkloadRule{ray_cluster_left, Needs::kWholeObject}},
     {"RST004", PodRule{exit_code_policy}},
     {"RST005", PodRule{one_pod_restarts, Needs::kWholeObject}},

@@ -113,8 +113,8 @@ bool is_file_of_secrets(std::string_view path) {
                                  "id_ed25519", "kaggle.json", ".pypirc", ".git-credentials"}) {
     if (name == known) return true;
   }
-  return path.ends_with(".aws/credentials") || path.ends_with(".kube/config") ||
-         path.ends_with(".docker/config.json");
+  return name.ends_with(".key") || path.ends_with(".aws/credentials") ||
+         path.ends_with(".kube/config") || path.ends_with(".docker/config.json");
 }
 
 void secret_file_in_image(const Dockerfile& file, Report& report) {

@@ -110,7 +110,7 @@ class ShellScript {
 std::optional<int> count_in(std::string_view text);
 
 void check_variables(ShellScript& script);  // NCCL, PERF001
-void check_torchrun(ShellScript& script);   // RUN021, RUN024, RUN029 to RUN034, RUN045
+void check_torchrun(ShellScript& script);   // RUN021, RUN024, RUN029 to RUN034, RUN045, RDZV007
 void check_slurm(ShellScript& script);      // RANK011, RANK017, RUN030, RUN034, RUN041 to 043
 void check_exits(ShellScript& script);      // RUN035 to RUN037, RUN040
 void check_setup(ShellScript& script);      // RUN038, RUN039, RUN046

@@ -197,6 +197,33 @@ bool is_in_training(const Context& context, const Call& save) {
   return false;
 }
 
+// model.state_dict(), or a name for it.
+bool is_state(const Context& context, NodeId object, FunctionId function) {
+  const auto is_call = [&](NodeId node) {
+    const Call* call = context.script.call_at(node);
+    return call != nullptr && call->last() == "state_dict";
+  };
+  if (is_call(object)) return true;
+  if (!context.tree.is(object, "identifier")) return false;
+  const auto given = context.script.assignments_to(context.tree.text(object), function);
+  return !given.empty() && std::all_of(given.begin(), given.end(),
+                                       [&](const Assignment* one) { return is_call(one->value); });
+}
+
+// The file that is written in training is the one that is looked for before it.
+bool reads_again(const Context& context, const Call& save) {
+  const NodeId path = context.script.argument(save, "f", 1);
+  if (!context.tree.is(path, "identifier") && !context.tree.is(path, "attribute") &&
+      !context.tree.is(path, "string")) {
+    return false;
+  }
+  const std::vector<const Call*> loads = context.script.calls_to("torch.load");
+  return std::any_of(loads.begin(), loads.end(), [&](const Call* load) {
+    return load->function == save.function && load->node < save.node &&
+           context.tree.text(context.script.argument(*load, "f", 0)) == context.tree.text(path);
+  });
+}
+
 // Weights alone, saved in the training loop: there is nothing to go on from.
 void check_weights_only(Context& context) {
   for (const Call* save : context.script.calls_to("torch.save")) {
@@ -204,16 +231,20 @@ void check_weights_only(Context& context) {
     const std::string content = content_of(context, *save);
     if (!content.empty() && (!holds_model(content) || mentions_any(content, {"opt"}))) return;
   }
-  if (!context.facts.distributed || context.script.calls_to("torch.load").size() > 0) return;
+  if (!context.facts.distributed) return;
   for (const Call* save : context.script.calls_to("torch.save")) {
     const NodeId object = context.script.argument(*save, "obj", 0);
-    const Call* state = context.script.call_at(object);
-    const bool is_state = state != nullptr && state->last() == "state_dict";
-    if (!(is_state || holds_model(content_of(context, *save))) || !is_in_training(context, *save)) {
+    if (!(is_state(context, object, save->function) || holds_model(content_of(context, *save))) ||
+        !is_in_training(context, *save)) {
       continue;
     }
-    context.add("CKPT024", Severity::kNote, save->node,
-                "only the weights are saved: a run that is killed begins again at its first epoch");
+    const bool is_read = reads_again(context, *save);
+    if (!is_read && !context.script.calls_to("torch.load").empty()) continue;
+    context.add("CKPT024", is_read ? Severity::kWarning : Severity::kNote, save->node,
+                is_read ? "only the weights are saved, and the next run goes on from them: with a "
+                          "new optimizer, at the first epoch"
+                        : "only the weights are saved: a run that is killed begins again at its "
+                          "first epoch");
     return;
   }
 }

@@ -184,6 +184,37 @@ void check_skipped_step(Context& context) {
   }
 }
 
+// `if loss != 0: loss.backward()`, with the loss of this rank's own batch.
+void check_step_by_its_loss(Context& context) {
+  const SyntaxTree& tree = context.tree;
+  size_t seen = 0;
+  for (const Call* backward : context.script.calls_to("backward")) {
+    const NodeId loop = context.script.loop_around(backward->node);
+    if (loop == kNoNode || ++seen > kMaxSteps) continue;
+    const std::string_view loss =
+        std::string_view(backward->name).substr(0, backward->name.rfind('.'));
+    const NodeId condition = condition_around(tree, tree.parent(backward->node));
+    if (condition == kNoNode || !tree.contains(loop, condition) ||
+        !tree.is(condition, "comparison_operator") ||
+        tree.text(condition).find(" is ") != std::string_view::npos) {
+      continue;
+    }
+    const std::vector<NodeId> parts = tree.children(condition);
+    const std::string_view asked = parts.empty() ? std::string_view() : tree.text(parts[0]);
+    const bool is_loss = asked == loss || asked == std::string(loss) + ".item()";
+    const auto& calls = context.script.calls();
+    const bool agrees = std::any_of(calls.begin(), calls.end(), [&](const Call& call) {
+      return tree.contains(loop, call.node) && call.node < backward->node && shares(call);
+    });
+    if (!is_loss || agrees) continue;
+    context.add(kCode, Severity::kWarning, condition,
+                fmt::format("a rank whose own batch does not fulfil {} skips its backward: the "
+                            "others wait for its gradients",
+                            context.quoted(condition)));
+    return;
+  }
+}
+
 bool mentions_name(const SyntaxTree& tree, NodeId below, const std::set<std::string_view>& names) {
   if (below == kNoNode) return false;
   for (NodeId at = below; at < tree.subtree_end(below); ++at) {
@@ -247,6 +278,7 @@ void check_decisions(Context& context) {
   check_break_of_one(context);
   check_early_stop(context);
   check_skipped_step(context);
+  check_step_by_its_loss(context);
   check_half_reduced(context);
 }
 

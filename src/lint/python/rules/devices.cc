@@ -61,7 +61,7 @@ bool picks_a_gpu(const Context& context) {
 }
 
 void check_all_on_first(Context& context) {
-  if (!context.facts.ddp || context.facts.spawns || picks_a_gpu(context)) return;
+  if (!context.facts.ddp || picks_a_gpu(context)) return;
   if (!context.mentions("nccl")) return;
   for (const Call& call : context.script.calls()) {
     const NodeId argument = context.script.argument(call, "device", 0);

@@ -57,10 +57,10 @@ const Call* spawn_of(const Context& context) {
 }
 
 void check_spawn(Context& context) {
+  if (!context.facts.spawns) return;
   const Call* spawn = spawn_of(context);
-  if (spawn == nullptr) return;
-  if (reads_environment(context, "LOCAL_RANK") && !context.is_conditional(spawn->node) &&
-      !context.guards.of(spawn->node).callers_unknown) {
+  if (spawn != nullptr && reads_environment(context, "LOCAL_RANK") &&
+      !context.is_conditional(spawn->node) && !context.guards.of(spawn->node).callers_unknown) {
     context.add("RUN022", Severity::kWarning, spawn->node,
                 "this script reads LOCAL_RANK, which torchrun sets, and spawns processes of its "
                 "own: under torchrun every process starts a whole set of them");
@@ -100,9 +100,16 @@ void check_written_method(Context& context) {
   for (const Call* init : context.script.calls_to("init_process_group")) {
     const NodeId method = context.script.argument(*init, "init_method", 1);
     const std::string_view url = context.script.literal(method);
-    if (!url.starts_with("tcp://")) continue;
     // A group of one: nobody to meet.
     if (context.tree.text(context.script.argument(*init, "world_size")) == "1") continue;
+    if (url.starts_with("file://") && !context.script.calls_any({"remove", "unlink", "rmtree"})) {
+      context.add("RUN024", Severity::kWarning, method,
+                  fmt::format("the ranks meet in the file {}, which stays after a run that is "
+                              "killed: the next one takes its ranks for its own and waits",
+                              url.substr(std::string_view("file://").size())));
+      return;
+    }
+    if (!url.starts_with("tcp://")) continue;
     context.add("RUN024", Severity::kWarning, method,
                 fmt::format("the address {} is written into the script: a rescheduled pod has "
                             "another one",

@@ -15,7 +15,7 @@ void check_samplers(Context& context);            // SCR001 to SCR003, SCR016
 void check_model(Context& context);               // SCR004, SCR005, SCR008
 void check_batch(Context& context);               // SCR006, SCR007
 void check_step(Context& context);                // SCR009 to SCR013
-void check_wrapper(Context& context);             // SCR014, SCR015
+void check_wrapper(Context& context);             // SCR014, SCR015, SCR017
 void check_saving(Context& context);              // CKPT020, CKPT021, CKPT025, CKPT026
 void check_checkpoint_content(Context& context);  // CKPT024, CKPT027
 void check_loading(Context& context);             // CKPT022, CKPT023

@@ -286,6 +286,59 @@ constexpr Twins kTwins[] = {
     {"RANK030", "GlobalRankInAString",
      "dist.init_process_group('nccl')\nmodel.to(f'cuda:{rank}')\n",
      "dist.init_process_group('nccl')\nmodel.to(f'cuda:{local_rank}')\n"},
+    {"RANK035", "StepByItsOwnLoss",
+     "m = DDP(m)\nfor x in loader:\n    loss = m(x)\n    if loss != 0:\n        loss.backward()\n",
+     "m = DDP(m)\nfor x in loader:\n    loss = m(x)\n    dist.all_reduce(loss)\n"
+     "    if loss != 0:\n        loss.backward()\n"},
+    {"RANK035", "StepByTheNumberOfTheStep",
+     "m = DDP(m)\nfor x in loader:\n    loss = m(x)\n    if loss.item() > 0:\n"
+     "        loss.backward()\n",
+     "m = DDP(m)\nfor i, x in loader:\n    loss = m(x)\n    if i > 0:\n        loss.backward()\n"},
+    {"RANK036", "LearningRateOfOneRank",
+     "m = DDP(m)\nloss.backward()\noptimizer.step()\nif rank == 0:\n    scheduler.step()\n",
+     "m = DDP(m)\nloss.backward()\noptimizer.step()\nscheduler.step()\n"},
+    {"CKPT024", "WeightsAloneThatTheNextRunReads",
+     "m.load_state_dict(torch.load(p, map_location='cpu'))\nm = DDP(m)\nfor epoch in range(9):\n"
+     "    loss.backward()\n    if rank == 0:\n        torch.save(m.module.state_dict(), p)\n",
+     "m.load_state_dict(torch.load(start, map_location='cpu'))\nm = DDP(m)\n"
+     "for epoch in range(9):\n    loss.backward()\n    if rank == 0:\n"
+     "        torch.save(m.module.state_dict(), p)\n"},
+    {"RANK031", "NoDevicePerProcessOfItsOwn",
+     "def worker(index, n):\n    dist.init_process_group('nccl', rank=index, world_size=n)\n"
+     "    model = DDP(net.cuda())\nmp.spawn(worker, args=(8,), nprocs=8)\n",
+     "def worker(index, n):\n    dist.init_process_group('nccl', rank=index, world_size=n)\n"
+     "    model = DDP(net.cuda(index))\nmp.spawn(worker, args=(8,), nprocs=8)\n"},
+    {"RUN024", "MethodOfAFileThatStays",
+     "dist.init_process_group('nccl', 'file:///shared/meet', rank=rank, world_size=world_size)\n",
+     "if os.path.exists('/shared/meet'):\n    os.remove('/shared/meet')\n"
+     "dist.init_process_group('nccl', 'file:///shared/meet', rank=rank, world_size=world_size)\n"},
+    {"SCR017", "MovedAfterItWasWrapped",
+     "dist.init_process_group('nccl')\nmodel = Net(cfg)\nmodel = DDP(model).to(device)\n",
+     "dist.init_process_group('nccl')\nmodel = Net(cfg)\nmodel.cuda()\n"
+     "model = DDP(model).to(device)\n"},
+    {"SCR017", "WrappedOnTheCpuForGloo",
+     "dist.init_process_group('nccl')\nnet = Net(cfg)\nnet = DDP(net).cuda()\n",
+     "dist.init_process_group('gloo')\nnet = Net(cfg)\nnet = DDP(net).cuda()\n"},
+    {"SCR017", "AModelThatMovesItself",
+     "dist.init_process_group('nccl')\nclass Net:\n    def __init__(self):\n        pass\n"
+     "net = Net()\nnet = DDP(net).cuda()\n",
+     "dist.init_process_group('nccl')\nclass Net:\n    def __init__(self):\n        self.w.cuda()\n"
+     "net = Net()\nnet = DDP(net).cuda()\n"},
+    {"CKPT020", "AWriterOfAGroup",
+     "dist.init_process_group('nccl')\nif epoch == 0:\n    torch.save(s, path)\n",
+     "dist.init_process_group('nccl')\nif dp_rank == 0:\n    torch.save(s, path)\n"},
+    {"CKPT020", "AWriterOfAGroupByACall",
+     "dist.init_process_group('nccl')\nif ready:\n    torch.save(s, path)\n",
+     "dist.init_process_group('nccl')\nif dist.get_rank(group) == 0:\n    torch.save(s, path)\n"},
+    {"CKPT024", "WeightsAloneByAName",
+     "m = DDP(m)\nfor epoch in range(9):\n    loss.backward()\n    if rank == 0:\n"
+     "        state = m.module.state_dict()\n        torch.save(state, f'{epoch}.pt')\n",
+     "m = DDP(m)\nfor epoch in range(9):\n    loss.backward()\n    if rank == 0:\n"
+     "        state = everything()\n        torch.save(state, f'{epoch}.pt')\n"},
+    {"CKPT026", "PrefixThatTheScriptReadsAgain",
+     "m = DDP(m)\nif rank == 0:\n    torch.save(m.state_dict(), p)\n",
+     "m = DDP(m)\nif rank == 0:\n    torch.save(m.state_dict(), p)\n"
+     "m.load_state_dict(torch.load(p, map_location='cpu'))\n"},
     {"RANK031", "NoDevicePerProcess", "dist.init_process_group('nccl')\nmodel = DDP(net.cuda())\n",
      "dist.init_process_group('nccl')\ntorch.cuda.set_device(local_rank)\n"
      "model = DDP(net.cuda())\n"},
@@ -653,6 +706,29 @@ TEST(PythonRules, ARankOfSpawnIsToldFromOthers) {
       "world_size=world)\n    torch.cuda.set_device(rank)\n"
       "    if rank == 0:\n        torch.save(m, 'm.pt')\nmp.spawn(worker, args=(8,))\n";
   EXPECT_EQ(codes_in(spawned), std::vector<std::string>{"RUN023"});
+}
+
+TEST(PythonRules, ARankOfSpawnIsFollowedThroughFunctions) {
+  const std::string start =
+      "import torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n"
+      "from multiprocessing import Process\n"
+      "def setup(rank, n):\n"
+      "    dist.init_process_group('gloo', 'tcp://localhost:2950', rank=rank, world_size=n)\n"
+      "def demo(rank, n):\n    setup(rank, n)\n";
+  const std::string handed = "def run(fn, n):\n    mp.spawn(fn, args=(n,))\n";
+  EXPECT_TRUE(has_code(start + handed + "run(demo, 8)\n", "RUN023"));
+  EXPECT_FALSE(has_code(start + handed + "run(other, 8)\n", "RUN023"));
+  const std::string loop = "for i in range(4):\n    Process(target=demo, args=";
+  EXPECT_TRUE(has_code(start + loop + "(i, 4)).start()\n", "RUN023"));
+  EXPECT_FALSE(has_code(start + loop + "(node_rank * 4 + i, 8)).start()\n", "RUN023"));
+}
+
+TEST(PythonRules, AParameterIsNotTheModulesNameOfTheSameSpelling) {
+  EXPECT_TRUE(has_code(with_imports("def save(local_rank):\n    pass\n"
+                                    "dist.init_process_group('nccl')\nm = DDP(m)\n"
+                                    "def put(rank):\n    s = DistributedSampler(d, "
+                                    "num_replicas=world_size, rank=rank)\nput(local_rank)\n"),
+                       "RANK001"));
 }
 
 TEST(PythonRules, EditsMendWhatTheyShould) {

@@ -32,14 +32,16 @@ bool differs_by_rank(const Context& context, const Call& save) {
                              "node", "gpu", "host", "tmp", "temp", "device"});
 }
 
-// "if args.should_save": some other file may have set it on one rank only.
+// "if args.should_save": some other file may have set it on one rank only. "if dp_rank == 0": a
+// rank of a group, one of several writers.
 bool may_be_guarded(const Context& context, const Call& save) {
   const SyntaxTree& tree = context.tree;
   for (NodeId at = tree.parent(save.node); at != kNoNode; at = tree.parent(at)) {
     if (tree.is(at, "function_definition")) return false;
     if (tree.is(at, "if_statement") &&
         mentions_any(tree.text(tree.child(at, "condition")),
-                     {"should_save", "save_logs", "do_save", "should_log", "should_write"})) {
+                     {"should_save", "save_logs", "do_save", "should_log", "should_write", "_rank",
+                      "get_rank("})) {
       return true;
     }
   }
@@ -210,7 +212,17 @@ void check_in_place(Context& context) {
   }
 }
 
+// What the script loads into a wrapped model again needs the prefix.
+bool loads_into_wrapped(const Context& context) {
+  const std::vector<const Call*> loads = context.script.calls_to("load_state_dict");
+  return std::any_of(loads.begin(), loads.end(), [&](const Call* load) {
+    const NodeId callee = context.tree.child(load->node, "function");
+    return context.is_wrapped(context.tree.child(callee, "object"));
+  });
+}
+
 void check_prefix(Context& context) {
+  if (loads_into_wrapped(context)) return;
   for (const Call* call : context.script.calls_to("state_dict")) {
     const NodeId model = context.tree.child(context.tree.child(call->node, "function"), "object");
     if (!context.is_wrapped(model) || context.is_fsdp_wrapped(model)) continue;

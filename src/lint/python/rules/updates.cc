@@ -39,6 +39,7 @@ std::string_view changed_by(const Context& context, const Call& call) {
   if (last == "clip_grad_norm_" || last == "clip_grad_value_") return "gradients";
   const std::string_view owner = owner_of(call);
   if (last == "step" && (is_optimizer(owner) || mentions_any(owner, {"scaler"}))) return "weights";
+  if (last == "step" && mentions_any(owner, {"sched"})) return "learning rates";
   if (last != "load_state_dict" || context.facts.fsdp) return {};
   if (is_optimizer(owner)) return "optimizer";
   return is_of_wrapped(context, call) ? "weights" : std::string_view();

@@ -138,10 +138,61 @@ void check_early_optimizer(Context& context) {
   }
 }
 
+bool is_move(const Call& call) { return call.last() == "to" || call.last() == "cuda"; }
+
+// `Net(...)`: a class, which makes its parameters on the CPU unless it says otherwise.
+bool makes_on_cpu(const Context& context, NodeId value) {
+  const Call* made = context.script.call_at(value);
+  if (made == nullptr || mentions_any(context.tree.text(value), {"cuda", "device"})) return false;
+  const bool is_class = made->last()[0] >= 'A' && made->last()[0] <= 'Z';
+  if (!is_class && !made->name.starts_with("torchvision.models.")) return false;
+  const std::vector<FunctionId> makers = context.script.targets_of(*made);
+  return std::none_of(makers.begin(), makers.end(), [&](FunctionId maker) {
+    const Function& function = context.script.functions()[static_cast<size_t>(maker)];
+    return mentions_any(context.tree.text(function.node), {"cuda", ".to("});
+  });
+}
+
+bool is_on_cpu(const Context& context, std::string_view model, const Call& wrapper) {
+  bool is_made = false;
+  for (const Assignment* one : context.script.assignments_to(model, wrapper.function)) {
+    if (one->node >= wrapper.node || context.tree.contains(one->node, wrapper.node)) continue;
+    if (!makes_on_cpu(context, one->value)) return false;
+    is_made = true;
+  }
+  const auto& calls = context.script.calls();
+  return is_made && std::none_of(calls.begin(), calls.end(), [&](const Call& call) {
+           return call.node < wrapper.node && is_move(call) &&
+                  std::string_view(call.name).substr(0, call.name.rfind('.')) == model;
+         });
+}
+
+// DDP(model).to(device): NCCL is to send the weights at construction, and they are on the CPU.
+void check_moved_late(Context& context) {
+  if (!context.mentions("nccl") || context.mentions("set_default_device")) return;
+  const SyntaxTree& tree = context.tree;
+  for (const Call* wrapper : context.ddp_calls()) {
+    const NodeId model = context.script.argument(*wrapper, "module", 0);
+    const Call* move = context.script.call_at(tree.parent(tree.parent(wrapper->node)));
+    const bool is_moved_after =
+        move != nullptr && tree.is(tree.parent(wrapper->node), "attribute") && is_move(*move);
+    if (!is_moved_after || !tree.is(model, "identifier") ||
+        !is_on_cpu(context, tree.text(model), *wrapper)) {
+      continue;
+    }
+    context.add("SCR017", Severity::kError, wrapper->node,
+                fmt::format("{} is wrapped while it is on the CPU and moved afterwards: with NCCL "
+                            "the wrapper fails when it sends the weights to the other ranks",
+                            context.quoted(model)));
+    return;
+  }
+}
+
 }  // namespace
 
 void check_wrapper(Context& context) {
   if (context.facts.trainer()) return;
+  check_moved_late(context);
   check_bypass(context);
   check_early_optimizer(context);
 }

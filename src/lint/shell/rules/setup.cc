@@ -14,8 +14,12 @@ void check_conda(ShellScript& script) {
                                       "bash -l", "bash -il", "profile.d", "mamba.sh", "zshrc"}) {
     if (script.mentions(sign)) return;
   }
-  // The module of a cluster brings conda's functions.
   for (const ShellCommand& command : script.commands()) {
+    // conda's own script `activate`, found on the PATH, reads conda.sh.
+    const bool reads = (command.starts_with("source") || command.starts_with(".")) &&
+                       command.words.size() > 1 && command.words[1] == "activate";
+    if (reads) return;
+    // The module of a cluster brings conda's functions.
     const bool loads =
         (command.starts_with("module") || command.starts_with("ml")) &&
         std::any_of(command.words.begin(), command.words.end(), [](const auto& word) {

@@ -243,11 +243,32 @@ void check_interpreter(ShellScript& script, const Launch& launch) {
   }
 }
 
+// The literal behind "$NAME" or "${NAME}", else the text itself.
+std::string followed(const ShellScript& script, const std::string& text) {
+  if (text.size() < 2 || text[0] != '$') return text;
+  const bool has_braces = text[1] == '{' && text.back() == '}';
+  const std::string name =
+      has_braces ? text.substr(2, text.size() - 3) : text.substr(1, text.size() - 1);
+  return script.value_of(name).value_or(text);
+}
+
 void check_address(ShellScript& script) {
   for (const ShellVariable& variable : script.variables()) {
-    if (!variable.name.starts_with("MASTER_ADDR") || !is_address(variable.value)) continue;
-    add_written_address(script, variable.node, variable.value);
+    const std::string value = followed(script, variable.value);
+    if (!variable.name.starts_with("MASTER_ADDR") || !is_address(value)) continue;
+    add_written_address(script, variable.node, value);
     return;
+  }
+}
+
+void check_port_number(ShellScript& script, const Launch& launch) {
+  constexpr int kLargestPort = 65535;
+  for (const std::string_view name : {"master-port", "main-process-port"}) {
+    const auto port = script.option(launch, name);
+    if (!port || count_in(port->value).value_or(0) <= kLargestPort) continue;
+    script.add(
+        "RDZV007", Severity::kError, port->node,
+        fmt::format("--{} {} is no port: the largest is {}", name, port->value, kLargestPort));
   }
 }
 
@@ -342,6 +363,7 @@ void check_torchrun(ShellScript& script) {
     if (launch.by == LaunchedBy::kPlain) continue;
     check_gpus(script, launch);
     check_interpreter(script, launch);
+    check_port_number(script, launch);
     check_standalone(script, launch);
     const std::optional<int> nodes = nodes_of(script, launch);
     const auto written = script.option(launch, names_of(launch.by).nodes);
