@@ -34,6 +34,22 @@ TEST(Report, TextShowsTheLineTheWhyAndTheFix) {
   EXPECT_THAT(text, HasSubstr("    fix:  Mount an `emptyDir`"));
 }
 
+// The lines are looked up once for a file, so that a list of thousands of findings takes no minute.
+TEST(Report, TextAsksForASourceOnceForAllThatStandsTogether) {
+  std::vector<Finding> findings(300, example());
+  for (size_t i = 200; i < findings.size(); ++i) findings[i].file = "b.yaml";
+  size_t asked = 0;
+  const std::string text = findings_text(findings, [&](const std::string& file) {
+    ++asked;
+    return file == "b.yaml" ? std::string_view("other\nline of b\n") : kSource;
+  });
+  EXPECT_EQ(asked, 2u);
+  EXPECT_THAT(text, HasSubstr("a b.yaml:2:7: warning: no volume, at /dev/shm [SHM001]\n"
+                              "    spec: {ü: 1}\n          ^\n"));
+  EXPECT_THAT(text, HasSubstr("b.yaml:2:7: warning: no volume, at /dev/shm [SHM001]\n"
+                              "    line of b\n"));
+}
+
 TEST(Report, TextStaysWithinANarrowTerminal) {
   const Finding finding = example();
   const std::string text = findings_text({&finding, 1}, source, {.color = false, .width = 50});

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "causes/report.h"
+#include "text/source_lines.h"
 #include "text/table.h"
 #include "text/terminal.h"
 #include "text/utf8.h"
@@ -36,16 +37,21 @@ std::string evidence_line(const Evidence& evidence) {
 std::string findings_text(std::span<const Finding> findings, const SourceOf& source,
                           FindingStyle style) {
   std::string out;
+  std::string file;  // the one whose lines are at hand: findings of one stand together
+  SourceLines lines;
   for (Finding finding : findings) {
     complete(finding);
+    if (finding.file != file) {
+      file = finding.file;
+      lines = SourceLines(source(file));
+    }
     const Diagnostic diagnostic{.severity = finding.severity,
                                 .file = finding.file,
                                 .line = finding.line,
                                 .column = finding.column,
                                 .message = fmt::format("{} [{}]", finding.message, finding.code),
                                 .hint = ""};
-    out += format_diagnostics({&diagnostic, 1}, source(finding.file),
-                              {.color = style.color, .show_source = true});
+    out += format_diagnostic(diagnostic, lines, {.color = style.color, .show_source = true});
     for (const Evidence& evidence : finding.evidence) out += evidence_line(evidence);
     if (!finding.why.empty()) out += labelled("why:", finding.why, style);
     for (const std::string& fix : finding.fix) out += labelled("fix:", fix, style);

@@ -20,10 +20,8 @@ bool is_name_character(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-}  // namespace
-
-void hide_secret(std::string& text, const Finding& finding) {
-  const auto start = TextPlaces(text).offset({finding.line, finding.column});
+void hide_one(std::string& text, const TextPlaces& places, const Finding& finding) {
+  const auto start = places.offset({finding.line, finding.column});
   if (!start) return;
   size_t name_end = *start;
   if (name_end < text.size() && (text[name_end] == '"' || text[name_end] == '\'')) ++name_end;
@@ -34,6 +32,13 @@ void hide_secret(std::string& text, const Finding& finding) {
   if (line_end + 1 >= next_end) return;
   const size_t value = text.find("value:", line_end + 1);
   if (value < next_end) blot(text, value + 6, next_end);
+}
+
+}  // namespace
+
+void hide_secrets(std::string& text, std::span<const Finding* const> secrets) {
+  const TextPlaces places(text);  // what is blotted out keeps its place
+  for (const Finding* finding : secrets) hide_one(text, places, *finding);
 }
 
 }  // namespace shanty::lint

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "causes/finding.h"
 
 namespace shanty::lint {
 
-// Blots out what stands after a finding's place in its line of `text`, and below it what follows
+// Blots out what stands after each finding's place in its line of `text`, and below it what follows
 // "value:", so that a report that shows lines shows no secret. Lengths stay as they are.
-void hide_secret(std::string& text, const Finding& finding);
+void hide_secrets(std::string& text, std::span<const Finding* const> secrets);
 
 }  // namespace shanty::lint

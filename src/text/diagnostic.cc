@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "text/source_lines.h"
 #include "text/utf8.h"
 
 namespace shanty {
@@ -44,15 +45,6 @@ std::string_view severity_color(Severity severity) {
 std::string place_of(const Diagnostic& diagnostic) {
   if (diagnostic.line == 0) return diagnostic.file + ": ";
   return fmt::format("{}:{}:{}: ", diagnostic.file, diagnostic.line, diagnostic.column);
-}
-
-// The starts of the lines of a text, found once for all diagnostics of a file.
-std::vector<size_t> line_starts(std::string_view text) {
-  std::vector<size_t> starts = {0};
-  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1)) {
-    starts.push_back(at + 1);
-  }
-  return starts;
 }
 
 size_t character_offset(std::string_view text, size_t characters) {
@@ -115,23 +107,38 @@ std::string format_diagnostic(const Diagnostic& diagnostic) {
          diagnostic.message;
 }
 
+SourceLines::SourceLines(std::string_view text) : text_(text), starts_{0} {
+  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1)) {
+    starts_.push_back(at + 1);
+  }
+}
+
+std::optional<std::string_view> SourceLines::line(int number) const {
+  const auto index = static_cast<size_t>(std::max(number, 0));
+  if (index < 1 || index > starts_.size()) return {};
+  const size_t start = starts_[index - 1];
+  return text_.substr(start, index < starts_.size() ? starts_[index] - start : text_.npos);
+}
+
+std::string format_diagnostic(const Diagnostic& diagnostic, const SourceLines& source,
+                              DiagnosticStyle style) {
+  const std::string_view color = style.color ? severity_color(diagnostic.severity) : "";
+  std::string out = fmt::format(
+      "{}{}{}{}{}{}{}\n", style.color ? kBold : "", place_of(diagnostic), style.color ? kReset : "",
+      color, severity_prefix(diagnostic.severity), diagnostic.message, style.color ? kReset : "");
+  const auto line = source.line(diagnostic.line);
+  if (style.show_source && line && diagnostic.column >= 1)
+    out += excerpt(*line, diagnostic.column, style);
+  if (!diagnostic.hint.empty()) out += fmt::format("    hint: {}\n", diagnostic.hint);
+  return out;
+}
+
 std::string format_diagnostics(std::span<const Diagnostic> diagnostics, std::string_view source,
                                DiagnosticStyle style) {
-  const std::vector<size_t> starts = line_starts(source);
+  const SourceLines lines(source);
   std::string out;
-  for (const Diagnostic& diagnostic : diagnostics) {
-    const std::string_view color = style.color ? severity_color(diagnostic.severity) : "";
-    out += fmt::format("{}{}{}{}{}{}{}\n", style.color ? kBold : "", place_of(diagnostic),
-                       style.color ? kReset : "", color, severity_prefix(diagnostic.severity),
-                       diagnostic.message, style.color ? kReset : "");
-    const auto line = static_cast<size_t>(std::max(diagnostic.line, 0));
-    if (style.show_source && line >= 1 && line <= starts.size() && diagnostic.column >= 1) {
-      const size_t end = line < starts.size() ? starts[line] : source.size();
-      out += excerpt(source.substr(starts[line - 1], end - starts[line - 1]), diagnostic.column,
-                     style);
-    }
-    if (!diagnostic.hint.empty()) out += fmt::format("    hint: {}\n", diagnostic.hint);
-  }
+  for (const Diagnostic& diagnostic : diagnostics)
+    out += format_diagnostic(diagnostic, lines, style);
   return out;
 }
 

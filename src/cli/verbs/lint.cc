@@ -63,9 +63,12 @@ class Texts {
  public:
   Texts(const std::vector<lint::Source>& sources, std::span<const Finding> findings) {
     for (const lint::Source& source : sources) texts_[source.name] = source.text;
+    std::map<std::string_view, std::vector<const Finding*>> secrets;
     for (const Finding& finding : findings) {
-      if (finding.code == "SEC003") lint::hide_secret(texts_[finding.file], finding);
+      if (finding.code == "SEC003") secrets[finding.file].push_back(&finding);
     }
+    for (const auto& [file, of_file] : secrets)
+      lint::hide_secrets(texts_[std::string(file)], of_file);
   }
   std::string_view find(const std::string& name) const {
     const auto found = texts_.find(name);
