@@ -1,6 +1,7 @@
 #include "follow/agent_output.h"
 
 #include <charconv>
+#include <optional>
 
 namespace shanty::follow {
 namespace {
@@ -11,6 +12,39 @@ constexpr size_t kMaxRanksOfLine = 1 << 20;
 constexpr size_t kTimeBytes = 8;  // 04:31:51
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// What is no digit must stand as it is: "0000-00-00 00:00:00,000".
+bool has_shape(std::string_view text, std::string_view shape) {
+  if (text.size() < shape.size()) return false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (is_digit(shape[i]) ? !is_digit(text[i]) : text[i] != shape[i]) return false;
+  }
+  return true;
+}
+
+// "2026-11-30 23:43:41,271\tSUCC scripts.py:1251 -- Ray runtime started.", as Ray's command prints,
+// and what KubeRay's shell says before it.
+std::optional<std::string_view> read_ray_line(std::string_view line) {
+  constexpr std::string_view kTime = "0000-00-00 00:00:00,000\t";
+  constexpr std::string_view kMessage = " -- ";
+  if (line.starts_with("/bin/bash: line ") && line.find(": ulimit: ") != line.npos)
+    return std::string_view();
+  if (!has_shape(line, kTime)) return {};
+  line.remove_prefix(kTime.size());
+  const size_t blank = line.find(' ');
+  const size_t message = line.find(kMessage);
+  if (blank == line.npos || message == line.npos || blank > message) return {};
+  const std::string_view level = line.substr(0, blank);
+  const std::string_view place = line.substr(blank + 1, message - blank - 1);
+  if (place.find(".py:") == place.npos || place.find(' ') != place.npos) return {};
+  for (const std::string_view routine : {"INFO", "SUCC", "VINFO", "VVINFO", "VVVINFO"}) {
+    if (level == routine) return std::string_view();
+  }
+  for (const std::string_view grave : {"WARNING", "WARN", "ERROR", "ERR", "PANIC", "CRITICAL"}) {
+    if (level == grave) return line.substr(message + kMessage.size());
+  }
+  return {};
+}
 
 bool is_time(std::string_view text) {
   if (text.size() < kTimeBytes) return false;
@@ -46,6 +80,7 @@ OutputLine read_output_line(std::string_view line) {
       return {is_progress(rest) ? From::kProgress : From::kAgent, rest};
     }
   }
+  if (const auto of_ray = read_ray_line(line)) return {From::kRay, *of_ray};
   return {From::kRank, line};
 }
 

@@ -14,9 +14,12 @@ struct OutputLine {
     kAgent,     // "shanty 04:31:51  generation 1: 2 ranks on 2 nodes"
     kProgress,  // "shanty 04:31:51  step 812/5000 16% loss 2.31 | ...", "... waiting: ..."
     kRanks,     // "shanty 04:31:51  ranks {...}", see telemetry/live_line.h
+    kRay,       // of the `ray start` that holds a pod of a RayJob open
   };
   From from = From::kRank;
-  std::string_view text;  // of the agent: without the time (and "ranks"); else the line
+  // Of the agent: without the time (and "ranks"). Of Ray: what it says when something is wrong,
+  // else nothing. Of a rank: the line.
+  std::string_view text;
 };
 
 OutputLine read_output_line(std::string_view line);

@@ -23,6 +23,29 @@ TEST(AgentOutput, TellsTheAgentFromTheRanks) {
   }
 }
 
+TEST(AgentOutput, KeepsWhatRayPrintsApart) {
+  for (const char* line :
+       {"2026-11-30 23:43:41,271\tSUCC scripts.py:1251 -- Ray runtime started.",
+        "2026-11-30 23:43:06,173\tINFO scripts.py:1234 -- Local node IP: 10.1.1.2",
+        "/bin/bash: line 1: ulimit: open files: cannot modify limit: no"}) {
+    EXPECT_EQ(read_output_line(line).from, From::kRay) << line;
+    EXPECT_EQ(read_output_line(line).text, "") << line;
+  }
+  const OutputLine warning =
+      read_output_line("2026-11-30 23:43:24,692\tWARNING services.py:2248 -- /dev/shm is small");
+  EXPECT_EQ(warning.from, From::kRay);
+  EXPECT_EQ(warning.text, "/dev/shm is small");
+  for (const char* line :
+       {"2026-11-30 23:43:41,271 INFO train.py:12 -- loss 2",
+        "2026-11-30 23:43:41,271\tINFO loss -- 2", "2026-11-30 23:43:41,271\tINFO",
+        "2026-11-30 23:43:41,271\t", "2026-11-30\tINFO a.py:1 -- x",
+        "2026-11-30 23:43:41,271\tNOTE a.py:1 -- x",
+        "[rank 0] 2026-11-30 23:43:41,271\tINFO a.py:1 -- x",
+        "/bin/bash: line 1: train: not found"}) {
+    EXPECT_EQ(read_output_line(line).from, From::kRank) << line;
+  }
+}
+
 TEST(AgentOutput, KnowsTheLineAboutAllRanks) {
   const OutputLine ranks = read_output_line(R"(shanty 04:31:51  ranks {"a":1})");
   EXPECT_EQ(ranks.from, From::kRanks);

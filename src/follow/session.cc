@@ -119,6 +119,9 @@ class Session {
       case OutputLine::From::kProgress:
         progress_ = line.text;
         return;
+      case OutputLine::From::kRay:
+        if (!line.text.empty()) show_.agent_line(log.pod, log.line, line.text);
+        return;
       case OutputLine::From::kRanks:
         return;
     }

@@ -49,11 +49,14 @@ uint64_t random_word() {
   return word;
 }
 
-// Commands of one job that were given the same --run-dir must find the same run in it.
+// Commands of one job that were given the same --run-dir must find the same run in it: by the place
+// where they meet, or by --rdzv-id, where that place may move from start to start.
 std::string choose_run_id(const RunConfig& config, int64_t now_unix_ns) {
   if (config.several_machines && !config.run_dir.empty()) {
-    const std::string key = net::join_host_port(config.endpoint.host, config.endpoint.port) + " " +
-                            config.elastic_run_id + " " + config.run_dir;
+    const std::string place = config.elastic_run_id == "none"
+                                  ? net::join_host_port(config.endpoint.host, config.endpoint.port)
+                                  : std::string();
+    const std::string key = place + " " + config.elastic_run_id + " " + config.run_dir;
     return config.job.name + "-" + hex(sha256(key)).substr(0, 8);
   }
   return make_run_id(config.job.name, now_unix_ns, random_word());

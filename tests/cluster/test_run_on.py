@@ -122,6 +122,51 @@ def test_goes_on_when_a_pod_is_deleted(on_cluster, target):
     job.remove()
 
 
+def ray_job(cluster, on_cluster):
+    """A RayJob both of whose ranks step, and wait."""
+    cluster.need_ray()
+    job = on_cluster(hold=True, job=RAY_JOB).start("--target", "rayjob", "--gang", "none")
+    job.until(job.stepped, "both ranks step", True)
+    return job
+
+
+def ray_workers(job):
+    return [pod for pod in job.cluster.pods(job.namespace)
+            if pod["metadata"]["labels"].get("ray.io/node-type") == "worker"]
+
+
+def test_goes_on_when_a_pod_of_ray_is_deleted_and_is_removed_while_it_runs(cluster, on_cluster):
+    job = ray_job(cluster, on_cluster)
+    before = {pod["metadata"]["uid"] for pod in ray_workers(job)}
+    # Node 0, where all meet: the next one has another address.
+    names = [pod["metadata"]["name"] for pod in ray_workers(job)]
+    [node_0] = [name for name in names
+                if "generation 1" in job.cluster.log(job.namespace, name)]
+    job.api.delete("v1", "Pod", node_0, job.namespace)
+    job.until(lambda: job.stepped(2), "both ranks step again", True)
+    assert {pod["metadata"]["uid"] for pod in ray_workers(job)} - before, job.describe()
+    job.process.send_signal(signal.SIGINT)
+    job.ends(130)
+    job.remove()
+
+
+def test_stops_a_job_of_ray(cluster, on_cluster):
+    job = ray_job(cluster, on_cluster)
+    job.process.send_signal(signal.SIGINT)
+    job.ends(130)
+    # What Ray says of itself is not among what the ranks say.
+    logs = job.shanty("logs", "tiny").stdout.splitlines()
+    assert "[rank 1] rank 1 stepped" in logs, logs
+    for said in (job.out().splitlines(), logs):
+        assert not [line for line in said if not line.startswith(("[rank ", "shanty "))], said
+    stopped = job.shanty("stop", "tiny")
+    assert stopped.returncode == 0, stopped.stderr
+    job.until(lambda: not [pod for pod in job.cluster.pods(job.namespace)
+                           if pod["status"]["phase"] == "Running"], "no pod runs")
+    assert [each["state"] for each in json.loads(job.shanty("ps", "--json").stdout)] == ["stopped"]
+    job.remove()
+
+
 def test_returns_the_exit_code_of_the_job(on_cluster):
     job = on_cluster(train="import sys; print('no luck'); sys.exit(7)",
                      job=JOB.replace("max: 5", "max: 0"))

@@ -18,6 +18,7 @@
 #include "follow/log_streams.h"
 #include "follow/log_tail.h"
 #include "follow/session.h"
+#include "text/utf8.h"
 
 namespace shanty {
 namespace {
@@ -110,7 +111,14 @@ int print_logs(const Verb& verb, const Arguments& a, LineChoice& choice, kube::C
     kube::LogOptions options{.container = pod.trainer()->name, .previous = a.previous};
     if (a.tail > 0) options.tail_lines = a.tail;
     follow::LogTail tail([&](std::string_view line) {
-      if (follow::read_output_line(line).from == follow::OutputLine::From::kRanks) return;
+      using From = follow::OutputLine::From;
+      const follow::OutputLine read = follow::read_output_line(line);
+      if (read.from == From::kRanks) return;
+      if (read.from == From::kRay) {
+        if (!read.text.empty() && !choice.names_ranks())
+          fmt::print(stderr, "Ray in pod {}: {}\n", pod.name, printable(read.text));
+        return;
+      }
       if (choice.wants(pod.name, line)) output.write(STDOUT_FILENO, std::string(line) + "\n");
     });
     const auto read =

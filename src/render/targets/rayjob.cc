@@ -38,6 +38,8 @@ std::string entrypoint(const RenderContext& c) {
   std::vector<std::string> command = agent_command(c, "");
   // Nobody knows before which pod is node 0: all are read, and must not say the same.
   if (c.nodes > 1 && run_dir_is_shared(c)) command.insert(command.begin() + 2, "--one-log");
+  // Nor where they meet when they are started anew: the run is known by its name.
+  if (c.nodes > 1) command.insert(command.begin() + 2, "--rdzv-id=" + c.run_id);
   for (const std::string& word : command) out += " " + shell_word(word);
   return out;
 }
