@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "causes/finding.h"
 #include "check/snapshot.h"
@@ -14,10 +14,10 @@ namespace shanty::check {
 // What was read about something that waits: the pods it has, the objects that decide on it, and
 // what was said about all of them.
 struct Waiting {
-  std::vector<nlohmann::json> pods;           // of it, ended ones too
-  std::vector<nlohmann::json> deciders;       // Kueue Workloads, PodGroups, the job itself
-  std::vector<nlohmann::json> events;         // of any of these
-  std::vector<nlohmann::json> runtimes = {};  // of TrainJobs among the deciders
+  std::vector<nlohmann::json> pods;      // of it, ended ones too
+  std::vector<nlohmann::json> deciders;  // Kueue Workloads, PodGroups, the job itself
+  std::vector<nlohmann::json> events;    // of any of these
+  std::vector<nlohmann::json> runtimes;  // of TrainJobs among the deciders
 };
 
 // Finds NAME in the namespace: a pod, or a job, PodGroup or Workload of any kind with pods or
