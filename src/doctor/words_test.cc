@@ -297,5 +297,13 @@ TEST(CannotTell, NamesThePartOfNcclThatWarned) {
   EXPECT_LT(finding.confidence, 0.5);
 }
 
+TEST(CannotTell, QuotesTheWarningOfThePartItNames) {
+  const Finding finding = first_of(
+      "n1:5:9 [0] init.cc:12 NCCL WARN something first\n"
+      "n1:5:9 [0] misc/cudawrap.cc:33 NCCL WARN Cuda failure 3 'initialization error'\n");
+  EXPECT_EQ(finding.failure_class, "driver_image");
+  EXPECT_THAT(finding.message, testing::HasSubstr("initialization error"));
+}
+
 }  // namespace
 }  // namespace shanty

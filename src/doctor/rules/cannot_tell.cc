@@ -79,13 +79,12 @@ constexpr PartOfNccl kPartsOfNccl[] = {
     {"graph/", "nccl_env_topo", "the topology"},
 };
 
-const PartOfNccl* part_that_warned(const Records& warnings) {
-  for (const Record* record : warnings) {
-    const std::string_view source =
-        std::string_view(record->text).substr(0, record->text.find("NCCL WARN"));
-    for (const PartOfNccl& part : kPartsOfNccl) {
-      if (source.find(part.source) != source.npos) return &part;
-    }
+// nullptr: its source is none of these.
+const PartOfNccl* part_that_warned(const Record& warning) {
+  const std::string_view source =
+      std::string_view(warning.text).substr(0, warning.text.find("NCCL WARN"));
+  for (const PartOfNccl& part : kPartsOfNccl) {
+    if (source.find(part.source) != source.npos) return &part;
   }
   return nullptr;
 }
@@ -94,13 +93,16 @@ void unhandled_nccl(const Case& of, Hypotheses& out) {
   const Records lines = of.all({"nccl_error", "nccl_cuda_failure"});
   if (lines.empty()) return;
   const Records warnings = of.all("nccl_warn");
-  const PartOfNccl* part = part_that_warned(warnings);
+  const auto named = std::find_if(warnings.begin(), warnings.end(), [](const Record* warning) {
+    return part_that_warned(*warning) != nullptr;
+  });
+  const PartOfNccl* part = named == warnings.end() ? nullptr : part_that_warned(**named);
   Draft draft(of, "HANG199", part ? part->failure_class : "net_interface", part ? 0.35 : 0.25,
               Nearness::kSymptom);
   draft.show(lines).show(warnings).blame(lines);
-  draft.message(part ? fmt::format("cannot tell for sure: NCCL failed in {}: {}", part->what,
-                                   said(*warnings.front()))
-                     : "cannot tell: NCCL failed and the line that says why is not in these logs");
+  draft.message(
+      part ? fmt::format("cannot tell for sure: NCCL failed in {}: {}", part->what, said(**named))
+           : "cannot tell: NCCL failed and the line that says why is not in these logs");
   draft.fix("run again with NCCL_DEBUG=WARN (or INFO) and give all ranks' logs");
   out.push_back(draft.done());
 }
