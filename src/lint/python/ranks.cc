@@ -116,6 +116,9 @@ Who stronger(Who a, Who b) {
   return a == Who::kAny ? b : a;
 }
 
+// torch.multiprocessing's, under whatever name it was imported.
+bool spawns(const Call& call) { return call.last() == "spawn" || call.last() == "start_processes"; }
+
 }  // namespace
 
 RankValue Ranks::value(NodeId expression) const {
@@ -216,15 +219,14 @@ bool Ranks::is_parameter(std::string_view name, FunctionId function) const {
 bool Ranks::is_spawned(NodeId name, int depth) const {
   const Call* call = script_.call_at(tree_.ancestor(name, "call"));
   if (call == nullptr || depth <= 0 || ++steps_ > kMaxSteps) return false;
-  if (call->last() == "spawn" || call->last() == "start_processes") return true;
+  if (spawns(*call)) return true;
   for (const FunctionId target : script_.targets_of(*call)) {
     const Function& function = script_.functions()[static_cast<size_t>(target)];
     for (size_t i = 0; i < function.parameters.size(); ++i) {
       const std::string_view parameter = function.parameters[i];
       if (script_.argument(*call, parameter, static_cast<int>(i)) != name) continue;
       for (const Call& inner : script_.calls()) {
-        const bool is_here = inner.function == target &&
-                             (inner.last() == "spawn" || inner.last() == "start_processes");
+        const bool is_here = inner.function == target && spawns(inner);
         if (is_here && tree_.text(script_.argument(inner, "fn", 0)) == parameter) return true;
       }
     }

@@ -3,6 +3,10 @@
 namespace shanty {
 namespace {
 
+// As device plugins and health monitors tell it.
+constexpr char kToldXid[] =
+    R"~((?i)\bXid(?:[ =:#]|error|code|critical|event)* ?(?P<xid>\d{1,3})\b(?:.*\b(?P<bus>[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}(?:\.\d)?))?)~";
+
 // What kernels, drivers, kubelets and schedulers print.
 constexpr EventRow kRows[] = {
     // 45 only tells that a channel was torn down; these name what was there before it.
@@ -10,11 +14,8 @@ constexpr EventRow kRows[] = {
      R"~(\bXid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): .*caused by previous Xid (?P<xid>\d+))~"},
     {"xid", kCause, "Xid",
      R"~(\bXid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d+)(?:, (?P<what>.*))?)~"},
-    // Device plugins and health monitors.
-    {"xid", kCause, "Xid",
-     R"~((?i)\bXid(?:[ =:#]|error|code|critical|event)* ?(?P<xid>\d{1,3})\b(?:.*\b(?P<bus>[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}(?:\.\d)?))?)~"},
-    {"xid", kCause, "XID",
-     R"~((?i)\bXid(?:[ =:#]|error|code|critical|event)* ?(?P<xid>\d{1,3})\b(?:.*\b(?P<bus>[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}(?:\.\d)?))?)~"},
+    {"xid", kCause, "Xid", kToldXid},
+    {"xid", kCause, "XID", kToldXid},
     // Of switches. What is not fatal they mend themselves.
     {"sxid", kCause, "SXid (PCI", R"~(SXid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d+), Fatal)~"},
     {"mce", kCause, "Machine check events logged", ""},
