@@ -8,6 +8,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 took() { echo "== $1: $((SECONDS - since)) s"; since=$SECONDS; }
 since=$SECONDS
+logs=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
 cmake --preset release >/dev/null || exit 1
 scripts/setup.sh & environment=$!
 cmake --build build -j "$(nproc)" || exit 1
@@ -17,8 +19,6 @@ scripts/control-plane.sh
 scripts/slurm.sh
 took "control plane and Slurm"
 
-logs=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
 failed_parts=0
 scripts/unit.sh build | tee "$logs/unit" || failed_parts=1
 took "unit tests"
