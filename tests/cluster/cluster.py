@@ -100,7 +100,8 @@ class Cluster:
         ray = str(self.built.ray)
         binds = [*train["binds"], *([ray] if self.built.ray.exists() else [])]
         env = {**train["env"], "PYTHONPATH": ray, "RAY_USAGE_STATS_ENABLED": "0"}
-        return {**train, "root": str(root), "binds": binds, "env": env}
+        # Ray ends itself where a node of it has not started within 30 s.
+        return {**train, "root": str(root), "binds": binds, "env": env, "nice": -10}
 
     def need_ray(self) -> None:
         """Pods with Ray in them, which KubeRay's jobs need to run."""

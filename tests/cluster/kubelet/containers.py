@@ -63,7 +63,7 @@ class Container:
         spec = {
             "kubelet": os.getpid(), "sandbox": sandbox, "directory": str(root), "argv": argv,
             "env": env, "cwd": self.spec.get("workingDir") or "/",
-            "image": image["root"], "binds": image["binds"],
+            "image": image["root"], "binds": image["binds"], "nice": image["nice"],
             "mounts": files + self.mounts(volumes, env), **self.security(pod, image),
         }
         path = self.directory / "spec.json"

@@ -195,6 +195,14 @@ def keep_output(pipe: int) -> None:
     log.close()
 
 
+def take_priority(nice: int) -> None:
+    """Best effort; with autogroups what counts is that of the session."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(nice))
+
+
 def pass_on(child: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it may have ended this moment
         os.kill(child, number)
@@ -205,6 +213,8 @@ def main() -> int:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != spec["kubelet"]:
         return 1
+    if spec["nice"]:
+        take_priority(spec["nice"])
     for space in ("net", "uts", "ipc"):
         with open(f"/proc/{spec['sandbox']}/ns/{space}") as file:
             check(libc.setns(file.fileno(), NEW[space]), f"join {space}")
