@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "ckpt/arrival.h"
 #include "ckpt/checked_file.h"
 #include "ckpt/store.h"
 #include "ckpt/xxh3.h"
@@ -66,19 +67,26 @@ TEST_P(PosixVfsTest, AnImageOfAnySizeIsWrittenWithItsChecksums) {
   }
 }
 
-TEST_P(PosixVfsTest, AnImageIsWrittenOnceItIsThere) {
+TEST_P(PosixVfsTest, AnImageIsWrittenAsItArrives) {
   AlignedBuffer image(uint64_t{12} << 20);
   std::memset(image.data(), 'a', image.size());
-  std::promise<Status> copied;
-  const WriteOptions options{.copied = copied.get_future().share()};
+  Arrival arrival;
+  const WriteOptions options{.arrival = &arrival};
   const std::string_view bytes(image.data(), image.size());
   auto writing = std::async(std::launch::async, [&] {
     return write_image(posix_vfs(), directory_, "model/x", 0, bytes, {}, options);
   });
   const std::string path = directory_ + "/model/x";
-  while (!posix_vfs().info(path)->exists) std::this_thread::yield();
-  std::memset(image.data(), 'b', image.size());
-  copied.set_value({});
+  const size_t part = size_t{4} << 20;
+  std::memset(image.data(), 'b', part);
+  arrival.advance(image.data() + part);
+  const auto written = [&] {
+    const auto so_far = read_file(path, image.size());
+    return so_far.ok() && so_far->size() >= part && so_far->at(part - 1) == 'b';
+  };
+  while (!written()) std::this_thread::yield();
+  std::memset(image.data() + part, 'c', image.size() - part);
+  arrival.finish({});
   const auto stored = writing.get();
   ASSERT_TRUE(stored.ok()) << stored.error().message;
   EXPECT_EQ(stored->xxh3, xxh3_hex(bytes));
@@ -87,9 +95,10 @@ TEST_P(PosixVfsTest, AnImageIsWrittenOnceItIsThere) {
 
 TEST_P(PosixVfsTest, AnImageThatIsNeverThereLeavesNoFile) {
   AlignedBuffer image(uint64_t{12} << 20);
-  std::promise<Status> copied;
-  copied.set_value(Error{"the trainer has ended"});
-  const WriteOptions options{.copied = copied.get_future().share()};
+  Arrival arrival;
+  arrival.advance(image.data() + (size_t{4} << 20));
+  arrival.finish(Error{"the trainer has ended"});
+  const WriteOptions options{.arrival = &arrival};
   const auto stored =
       write_image(posix_vfs(), directory_, "model/x", 0, {image.data(), image.size()}, {}, options);
   EXPECT_EQ(stored.error().message, "the trainer has ended");

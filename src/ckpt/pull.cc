@@ -78,15 +78,30 @@ Status pull_block(pid_t pid, const std::vector<Pull>& block) {
 
 }  // namespace
 
-Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads) {
+Status pull_memory(pid_t pid, std::vector<Pull> pulls, int threads, Arrival* arrival) {
+  std::sort(pulls.begin(), pulls.end(),
+            [](const Pull& one, const Pull& other) { return one.to < other.to; });
   const auto blocks = cut(pulls);
   std::atomic<size_t> next = 0;
-  std::mutex mutex;
+  std::mutex mutex;  // guards the three below
   std::optional<Error> failure;
+  std::vector<bool> there(blocks.size());
+  size_t first_missing = 0;
+  const auto note = [&](size_t done) {
+    const std::lock_guard lock(mutex);
+    there[done] = true;
+    while (first_missing < there.size() && there[first_missing]) ++first_missing;
+    if (arrival != nullptr && first_missing < there.size()) {
+      arrival->advance(blocks[first_missing].front().to);
+    }
+  };
   const auto work = [&] {
     for (size_t i = next++; i < blocks.size(); i = next++) {
       const Status pulled = pull_block(pid, blocks[i]);
-      if (pulled.ok()) continue;
+      if (pulled.ok()) {
+        note(i);
+        continue;
+      }
       const std::lock_guard lock(mutex);
       failure = pulled.error();
       next = blocks.size();

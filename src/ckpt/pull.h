@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "base/result.h"
+#include "ckpt/arrival.h"
 
 namespace shanty::ckpt {
 
@@ -17,9 +18,10 @@ struct Pull {
 };
 
 // Copies all of them out of process `pid`, by `threads` threads (process_vm_readv), of which all
-// but the caller work in the background. Errors: the process is gone, an address that is not
-// mapped, a kernel that does not permit it.
-Status pull_memory(pid_t pid, const std::vector<Pull>& pulls, int threads);
+// but the caller work in the background; what is to lie first is copied first, and `arrival`, where
+// there is one, is told how far it got, but not when it ends. Errors: the process is gone, an
+// address that is not mapped, a kernel that does not permit it.
+Status pull_memory(pid_t pid, std::vector<Pull> pulls, int threads, Arrival* arrival = nullptr);
 
 // One run of bytes for another process.
 struct Push {

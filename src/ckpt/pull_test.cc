@@ -58,9 +58,13 @@ TEST(Pull, CopiesManyRunsOfAnySize) {
     pulls.push_back({address(memory.data()) + at, copy.data() + at, bytes});
   }
   pulls.push_back({address(memory.data()), copy.data(), 0});
-  const Status done = pull_memory(child.pid(), pulls, 3);
+  std::reverse(pulls.begin(), pulls.end());
+  Arrival arrival;
+  const Status done = pull_memory(child.pid(), pulls, 3, &arrival);
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(copy, original);
+  const Status first_block = arrival.wait_for(copy.data() + (4 << 20));
+  EXPECT_TRUE(first_block.ok()) << first_block.error().message;
   EXPECT_TRUE(may_pull(child.pid()));
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ckpt/arrival.h"
 #include "ckpt/neighbour.h"
 #include "ckpt/parallel.h"
 #include "ckpt/pull.h"
@@ -56,8 +56,7 @@ struct RankStore::Job {
   TimePoint began;
   uint64_t order = 0;  // its key in saves_
   std::atomic<bool> cancel = false;
-  std::promise<Status> copied;
-  std::shared_future<Status> when_copied = copied.get_future().share();
+  Arrival copied;  // in the slot
 };
 
 RankStore::~RankStore() {
@@ -193,14 +192,13 @@ Status RankStore::save(Request request) {
   return {};
 }
 
-// While the copy is made, for which the trainer may wait, files get their directory and their room;
-// writing at that time would slow the copy. The state tells the trainer that it may go on, so it
+// What is copied is written while the rest is. The state tells the trainer that it may go on, so it
 // stays kFilling until the copy has ended, also where something failed before.
 void RankStore::run(const std::shared_ptr<Job>& job) {
   std::thread copying([&] {
     const Status copied = copy(*job);
     if (copied.ok()) keep(*job);
-    job->copied.set_value(copied);
+    job->copied.finish(copied);
     const Request& request = job->request;
     if (!copied.ok()) return refuse_copies(*request.channel, request.id);
     // Best effort: without it a dead node costs what is not on storage yet.
@@ -251,7 +249,7 @@ Status RankStore::copy(Job& job) {
                      job.arena->slot(job.request.slot) + layout.layout.piece_offsets[index],
                      elements * spec.element_bytes});
   }
-  return pull_memory(job.request.pid, pulls, job.request.threads);
+  return pull_memory(job.request.pid, std::move(pulls), job.request.threads, &job.copied);
 }
 
 Status RankStore::write_files(Job& job, const json& place, Receipt& receipt) {
@@ -261,7 +259,7 @@ Status RankStore::write_files(Job& job, const json& place, Receipt& receipt) {
   WriteOptions options{.threads = kWritesInFlight,
                        .limit = request.limit,
                        .cancel = &job.cancel,
-                       .copied = job.when_copied};
+                       .arrival = &job.copied};
   const auto write_file = [&](size_t i) -> Result<StoredFile> {
     const FileImage& image = job.layout->layout.files[i];
     const std::string_view bytes(job.arena->slot(request.slot) + image.slot_offset, image.bytes);
@@ -295,7 +293,7 @@ Status RankStore::write(Job& job) {
   Receipt receipt = make_receipt(*job.layout, rank_);
   const auto place = ask_leader(channel, "dir", key, "", kDirectoryLimit);
   Status written = place.ok() ? write_files(job, *place, receipt) : place.error();
-  const Status copied = job.when_copied.get();
+  const Status copied = job.copied.wait();
   if (!copied.ok()) written = copied;
   if (!written.ok() && place.ok()) {
     const auto before = channel.ask("fail", key, written.error().message, kDirectoryLimit);

@@ -155,7 +155,7 @@ class RankStore {
   void run(const std::shared_ptr<Job>& job);
   Status copy(Job& job);
   void keep(Job& job);
-  // Once it is copied. An error, of the copy too, is told to the other ranks.
+  // As it is copied. An error, of the copy too, is told to the other ranks.
   Status write(Job& job);
   Status write_files(Job& job, const nlohmann::json& place, Receipt& receipt);
   Status keep_neighbours_copy(const Job& job);

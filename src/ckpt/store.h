@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "ckpt/arrival.h"
 #include "ckpt/manifest.h"
 #include "ckpt/rate_limit.h"
 #include "ckpt/vfs.h"
@@ -62,8 +62,7 @@ struct WriteOptions {
   bool direct = true;          // false: the image may not be read beyond its end
   RateLimit* limit = nullptr;  // nullptr = none
   const std::atomic<bool>* cancel = nullptr;
-  // When the images' bytes are there, or why they never will be; not valid = they are there.
-  std::shared_future<Status> copied;
+  const Arrival* arrival = nullptr;  // of the images' bytes; nullptr = they are there
 };
 
 // One file of a rank from memory: `image` begins at a multiple of 4096 and may be read up to the

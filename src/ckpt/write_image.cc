@@ -54,6 +54,7 @@ class ImageWriter {
     const bool compute = crcs.empty();
     for (uint64_t at = 0; at < image_.size() && !failed_.load(); at += kChunkBytes) {
       const std::string_view chunk = image_.substr(at, kChunkBytes);
+      if (!wait_for(chunk).ok()) return;  // the writes say why
       if (compute) crcs.push_back(crc32c(chunk));
       xxh3.add(chunk);
     }
@@ -70,9 +71,15 @@ class ImageWriter {
 
   Status write_part(uint64_t at) {
     const std::string_view part = image_.substr(at, kWriteBytes);
+    TRY_STATUS(wait_for(part));
     if (!may_write(part.size())) return Error{"the save was cancelled"};
     const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
     return file_.write_at(at, {part.data(), size});
+  }
+
+  Status wait_for(std::string_view part) {
+    if (options_.arrival == nullptr) return {};
+    return options_.arrival->wait_for(part.data() + part.size());
   }
 
   bool may_write(uint64_t bytes) {
@@ -100,7 +107,6 @@ Status write_and_sync(VfsFile& file, std::string_view image, bool direct, Stored
                       const WriteOptions& options) {
   // Direct writes to where a file has no room yet follow one another on ext4, whoever writes them.
   if (image.size() > kWriteBytes) TRY_STATUS(file.allocate(round_up(image.size(), kDataAlignment)));
-  if (options.copied.valid()) TRY_STATUS(options.copied.get());
   Xxh3 xxh3;
   TRY_STATUS(ImageWriter(file, image, direct, options).run(stored.crc32c, xxh3));
   stored.xxh3 = xxh3.hex_digest();
@@ -150,7 +156,9 @@ Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_
   if (before == source.files.end()) {
     return write_image(vfs, in_progress_dir, path, rank, image, {}, options);
   }
-  if (options.copied.valid()) TRY_STATUS(options.copied.get());
+  if (options.arrival != nullptr) {
+    TRY_STATUS(options.arrival->wait_for(image.data() + image.size()));
+  }
   Xxh3 xxh3;
   xxh3.add(image);
   StoredFile stored{.path = path,
