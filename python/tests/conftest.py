@@ -1,4 +1,3 @@
-import socket
 import sys
 from pathlib import Path
 
@@ -7,10 +6,11 @@ import pytest
 HERE = Path(__file__).resolve().parent
 for folder in (HERE, HERE.parent):
     sys.path.insert(0, str(folder))
+sys.path.append(str(HERE.parents[1] / "tests"))
+
+from ports import free_port  # noqa: E402
 
 
 @pytest.fixture
 def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()

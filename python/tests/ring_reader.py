@@ -14,7 +14,7 @@ from pathlib import Path
 PYTHON_DIR = Path(__file__).resolve().parent.parent
 BOOT_DIR = PYTHON_DIR / "shanty_boot"
 RETRIES = 4
-SCRIPT_TIMEOUT_S = 120
+SCRIPT_TIMEOUT_S = 300
 RECORD = struct.Struct("<QQQIIIIIIffII")
 PHASES = "unknown start data forward backward optimizer collective checkpoint eval other done"
 

@@ -89,9 +89,9 @@ def test_it_goes_on_where_it_was(tmp_path: Path, double: Double, kind: str) -> N
     straight = new_model()
     optimizer = KINDS[kind](straight.parameters())
     with Checkpointer(tmp_path).attach(straight, optimizer) as checkpointer:
-        checkpointer.save(0).wait(20)
+        checkpointer.save(0).wait(60)
         train(straight, optimizer, range(3))
-        checkpointer.save(3).wait(20)
+        checkpointer.save(3).wait(60)
         train(straight, optimizer, range(3, 6))
         end = copy.deepcopy(straight.state_dict())
         # Into one that has gone further, and into a fresh one; from the middle and the beginning.
@@ -117,7 +117,7 @@ def test_how_it_computes_is_the_scripts_choice(tmp_path: Path, double: Double) -
     named = torch.optim.Adam(model.named_parameters(), foreach=True)
     with Checkpointer(tmp_path).attach(model, named) as checkpointer:
         train(model, named, range(2))
-        checkpointer.save(2).wait(20)
+        checkpointer.save(2).wait(60)
     fused = torch.optim.Adam(model.parameters(), lr=5.0, fused=True)
     with Checkpointer(tmp_path).attach(model, fused) as checkpointer:
         assert checkpointer.load() is not None
@@ -150,7 +150,7 @@ def test_the_optimizer_within_a_wrapper_is_attached(tmp_path: Path, double: Doub
         double.store.hold.set()
         train(model, wrapper, range(2, 3))  # waits for the copy
         assert handle.staged
-        handle.wait(20)
+        handle.wait(60)
     assert "optim.momentum_buffer.0.weight" in double.store.checkpoints[2]["tensors"]
 
 

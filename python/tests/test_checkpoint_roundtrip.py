@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import random
 import threading
-import time
 import types
 from pathlib import Path
 from typing import Any, Iterator
@@ -157,7 +156,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     with stopped.attach(Checkpointer(tmp_path)) as checkpointer:
         # Training goes on while the save does.
         handle = stopped.train(13, checkpointer, at=9)
-        handle.wait(20)
+        handle.wait(60)
     assert handle.durable and handle.staged
     double.store.check_coverage(9)
     assert pull == any(r.get("pointers") for r in double.store.requests)
@@ -194,7 +193,7 @@ def test_addresses_are_told_once_and_where_tensors_moved(tmp_path: Path, double:
         for step in (1, 2, 3):
             if step == 3:
                 model.middle.weight.data = torch.full_like(model.middle.weight, 7.0)
-            checkpointer.save(step).wait(20)
+            checkpointer.save(step).wait(60)
     told = ["pointers" in r for r in double.store.requests if r["op"] == "save"]
     assert told == [True, False, True]
     saved = double.store.checkpoints[3]["tensors"]["middle.weight"]["data"]
@@ -209,7 +208,7 @@ def test_storage_that_does_not_answer_a_trial_is_not_waited_for(
     said = []
     with Checkpointer(tmp_path).attach(model=Net()) as checkpointer:
         for step in range(4):
-            checkpointer.save(step).wait(20)
+            checkpointer.save(step).wait(60)
             said.append(capsys.readouterr().err)
     assert "does not answer yet" in said[0] and said[1] == "" and said[3] == ""
     assert said[2] == "shanty: checkpoints: error: it is full\n"
@@ -228,13 +227,13 @@ def test_what_is_not_given_is_what_the_job_file_says(
     with Checkpointer().attach(model=Net()) as checkpointer:
         assert checkpointer._schedule.seconds == 90.5
         for step in (10, 25):
-            checkpointer.save(step).wait(20)
+            checkpointer.save(step).wait(60)
     hello, *rest = double.store.requests
     assert (hello["root"], hello["keep"]) == (str(tmp_path / "job"), 7)
     assert [r["pin"] for r in rest if r["op"] == "save"] == [False, True]
     with Checkpointer(tmp_path, keep=2, every=5).attach(model=Net()) as checkpointer:
         assert checkpointer._schedule.steps == 5
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
     hello = [r for r in double.store.requests if r["op"] == "hello"][-1]
     assert (hello["root"], hello["keep"]) == (str(tmp_path), 2)
     monkeypatch.setenv("SHANTY_CKPT_KEEP", "some")
@@ -249,7 +248,7 @@ def test_long_messages_come_in_several_frames(
     double.store.frame_bytes = 1000
     run = Run()
     with run.attach(Checkpointer(tmp_path)) as checkpointer:
-        run.train(2, checkpointer, at=2).wait(20)
+        run.train(2, checkpointer, at=2).wait(60)
         expected = copy.deepcopy(run.model.state_dict())
         run.train(4)
         assert checkpointer.load() is not None
@@ -279,7 +278,7 @@ class Zoo(nn.Module):
 def test_every_kind_of_tensor_comes_back(tmp_path: Path, double: Double) -> None:
     model, other = Zoo(3.0), Zoo(0.0)
     with Checkpointer(tmp_path).attach(model=model, rng=False) as checkpointer:
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
     with Checkpointer(tmp_path).attach(model=other, rng=False) as checkpointer:
         assert checkpointer.load() is not None
     assert other.tied is other.large and not other.turned.is_contiguous()
@@ -304,9 +303,9 @@ def test_the_optimizer_waits_until_its_parameters_are_copied(
         stepping.join(0.3)
         assert stepping.is_alive() and torch.equal(before, run.model.middle.weight)
         double.store.hold.set()
-        stepping.join(20)
+        stepping.join(60)
         assert not torch.equal(before, run.model.middle.weight)
-        handle.wait(20)
+        handle.wait(60)
     saved = double.store.checkpoints[1]["tensors"]["middle.weight"]["data"].tobytes()
     assert saved == before.numpy().tobytes()
 
@@ -408,7 +407,7 @@ def test_parameters_changed_by_others_during_a_save_spoil_it(
         with torch.no_grad():
             run.model.middle.weight.mul_(2)
         run.train(3)
-        second.wait(20)
+        second.wait(60)
     assert 1 not in double.store.checkpoints and 2 in double.store.checkpoints
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -421,7 +420,7 @@ def test_the_layout_is_asked_for_only_when_it_changed(tmp_path: Path, double: Do
             run.train(step)
             checkpointer.save(step)
         run.model.middle.weight.data = run.model.middle.weight.data.clone()
-        checkpointer.save(4).wait(20)
+        checkpointer.save(4).wait(60)
     assert double.store.ops().count("layout") == 2
     data = double.store.checkpoints[4]["tensors"]["middle.weight"]["data"].tobytes()
     assert data == run.model.middle.weight.detach().numpy().tobytes()
@@ -433,7 +432,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_finding(tmp_path: Path, doub
     with run.attach(Checkpointer(tmp_path)) as checkpointer:
         for step in (1, 2):
             run.train(step)
-            checkpointer.save(step).wait(20)
+            checkpointer.save(step).wait(60)
         double.store.bad_reads = {2}
         found = checkpointer.load()
         assert found is not None and found.step == 1 and run.loader.state_dict()["samples"] == 6
@@ -446,7 +445,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_finding(tmp_path: Path, doub
 def test_loading_the_past_drops_state_that_was_not_there(tmp_path: Path, double: Double) -> None:
     run = Run()
     with run.attach(Checkpointer(tmp_path)) as checkpointer:
-        checkpointer.save(0).wait(20)
+        checkpointer.save(0).wait(60)
         run.train(2)
         found = checkpointer.load(step=0)
         assert found is not None and not run.optimizer.state
@@ -456,7 +455,7 @@ def test_loading_the_past_drops_state_that_was_not_there(tmp_path: Path, double:
 def test_what_does_not_fit_is_listed(tmp_path: Path, double: Double) -> None:
     with Checkpointer(tmp_path).attach(model=Net(160)) as checkpointer:
         assert checkpointer.load() is None
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
     with Checkpointer(tmp_path).attach(model=Net(20)) as checkpointer:
         with pytest.raises(
             CheckpointError, match=r"first.weight is F32 \[20, 8\] here and F32 \[160"
@@ -474,7 +473,7 @@ def test_a_model_alone_is_loaded_without_its_optimizer(tmp_path: Path, double: D
     run = Run()
     with Checkpointer(tmp_path).attach(model=run.model, optimizer=run.optimizer) as checkpointer:
         run.train(1)
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
     model = Net()
     with Checkpointer(tmp_path).attach(model=model, rng=False) as checkpointer:
         assert checkpointer.load() is not None
@@ -494,7 +493,7 @@ def test_several_of_a_kind_and_extras(tmp_path: Path, double: Double) -> None:
         net(torch.ones(1, 2)).sum().backward()
         one["optimizer"][key].step()
     with Checkpointer(tmp_path).attach(**one, extra=lambda: {"note": (1, 2)}) as checkpointer:
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
     names = double.store.checkpoints[1]["tensors"]
     assert "g.weight" in names and "optim.d.exp_avg.d.weight" in names
     with Checkpointer(tmp_path).attach(**other) as checkpointer:
@@ -547,7 +546,7 @@ def test_a_rate_may_be_any_number(tmp_path: Path, double: Double) -> None:
 def test_steps_are_whole_numbers_of_any_type(tmp_path: Path, double: Double) -> None:
     with Checkpointer(tmp_path).attach(model=nn.Linear(2, 2)) as checkpointer:
         for step in (np.int64(3), torch.tensor(4)):
-            checkpointer.save(step).wait(20)
+            checkpointer.save(step).wait(60)
         assert checkpointer.load(np.int32(3)).step == 3
         for wrong in (1.5, -1, "7", None, torch.tensor([1, 2])):
             with pytest.raises(CheckpointError, match="step=.*: give a whole number from 0 on"):
@@ -602,7 +601,7 @@ def test_a_parameter_without_a_shape_is_named(tmp_path: Path, double: Double) ->
         with pytest.raises(CheckpointError, match="0.weight: it has no shape yet"):
             checkpointer.save(1)
         model(torch.ones(1, 2))
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
 
 
 def test_tensors_of_inference_mode_come_back(tmp_path: Path, double: Double) -> None:
@@ -612,13 +611,13 @@ def test_tensors_of_inference_mode_come_back(tmp_path: Path, double: Double) -> 
         ema.weight.fill_(3)
     assert ema.weight.is_inference()
     with Checkpointer(tmp_path).attach(model=model, ema=ema) as checkpointer:
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
         with torch.inference_mode():
             ema.weight.fill_(5)
         handle = checkpointer.save(2)
         with torch.inference_mode():
             ema.weight.fill_(7)
-        handle.wait(20)
+        handle.wait(60)
         for step, value in ((1, 3), (2, 5)):
             assert checkpointer.load(step) is not None
             assert bool((ema.weight == value).all())
@@ -638,7 +637,7 @@ def test_a_checkpoint_without_extra_leaves_what_is_attached(
 ) -> None:
     model = nn.Linear(2, 2)
     with Checkpointer(tmp_path).attach(model) as checkpointer:
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
     for extra in ({"a": 1}, torch.optim.lr_scheduler.StepLR(torch.optim.SGD([model.weight]), 1)):
         with Checkpointer(tmp_path).attach(model, extra=extra) as checkpointer:
             found = checkpointer.load()
@@ -654,7 +653,7 @@ def test_other_generators_come_back(tmp_path: Path, double: Double) -> None:
 
     model = nn.Linear(2, 2)
     with Checkpointer(tmp_path).attach(model, rng=own) as checkpointer:
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
         drawn = draw()
         assert checkpointer.load() is not None and draw() == drawn
     with Checkpointer(tmp_path).attach(model, rng=own[0]) as checkpointer:
@@ -694,7 +693,7 @@ def test_replicas_save_together_and_any_world_loads(double: Double, saving: int)
         shared = content.shared(2, models, world)
         saver = Saver(connect(double, rank, saving), Copies("all", rank, saving), False)
         texts = (content.own(shared, world), shared)
-        saver.save(2, entries, models.aliases, texts, False).wait(20)
+        saver.save(2, entries, models.aliases, texts, False).wait(60)
     double.store.check_coverage(2)
     for size in (1, 2, 3):
         other = Run()
@@ -737,13 +736,11 @@ for step in range(1, 10000):
     )
 
 
-def test_a_save_returns_soon(tmp_path: Path, double: Double) -> None:
+def test_a_save_returns_before_anything_is_copied(tmp_path: Path, double: Double) -> None:
     run = Run()
     with run.attach(Checkpointer(tmp_path)) as checkpointer:
         run.train(1)
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
         double.store.hold.clear()
-        began = time.monotonic()
-        checkpointer.save(2)
-        assert time.monotonic() - began < 1
+        assert not checkpointer.save(2).staged
         double.store.hold.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-import time
+import threading
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -41,7 +41,7 @@ def ended_of(child: int) -> int:
     pidfd = os.pidfd_open(child)
     wait = select.poll()
     wait.register(pidfd, select.POLLIN)
-    in_time = wait.poll(20_000)
+    in_time = wait.poll(60_000)
     os.close(pidfd)
     if not in_time:
         os.kill(child, signal.SIGKILL)
@@ -93,13 +93,22 @@ class Interrupted(Exception):
 
 
 def on_status(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
-    """`handler` is run by a signal that comes while the engine is asked for the status."""
-    signal.signal(signal.SIGUSR1, handler)
+    """`handler` is run by a signal that comes while the engine is asked for the status, which it
+    answers afterwards."""
+    handled = threading.Event()
+
+    def handle(*args: Any) -> None:
+        try:
+            handler(*args)
+        finally:
+            handled.set()
+
+    signal.signal(signal.SIGUSR1, handle)
     original = Session.wait
 
     def wait(self: Session, request: dict[str, Any]) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGUSR1)
-        time.sleep(0.2)  # the answer comes after the handler has run
+        assert handled.wait(60)
         return original(self, request)
 
     monkeypatch.setattr(Session, "wait", wait)
@@ -117,9 +126,9 @@ def test_an_interrupted_request_takes_no_answer_from_the_next(
         with monkeypatch.context() as patch:
             on_status(patch, interrupt)
             with pytest.raises(Interrupted):
-                handle.wait(20)
+                handle.wait(60)
         double.store.hold.set()
-        checkpointer.save(2).wait(20)
+        checkpointer.save(2).wait(60)
         assert checkpointer.load().step == 2
 
 
@@ -134,16 +143,16 @@ def test_a_save_in_a_signal_handler_says_why_it_cannot(
 
         with monkeypatch.context() as patch:
             on_status(patch, save)
-            checkpointer.save(1).wait(20)
+            checkpointer.save(1).wait(60)
         assert said and "as in a signal handler: note the signal there" in said[0]
-        checkpointer.save(3).wait(20)
+        checkpointer.save(3).wait(60)
     assert {1, 3} <= double.store.checkpoints.keys()
 
 
 def test_a_forked_child_makes_its_own(tmp_path: Path, double: Double) -> None:
     with Checkpointer(tmp_path).attach(model=nn.Linear(2, 2)) as checkpointer:
         unused = Checkpointer(tmp_path / "child").attach(model=nn.Linear(2, 2))
-        checkpointer.save(1).wait(20)
+        checkpointer.save(1).wait(60)
         child = os.fork()
         if child == 0:
             code = 1
@@ -151,10 +160,10 @@ def test_a_forked_child_makes_its_own(tmp_path: Path, double: Double) -> None:
                 for call in (checkpointer.save, checkpointer.load, checkpointer.maybe_save):
                     with pytest.raises(CheckpointError, match="make one after the fork"):
                         call(2)
-                unused.save(7).wait(20)
+                unused.save(7).wait(60)
                 code = 0
             finally:
                 os._exit(code)
         assert ended_of(child) == 0
-        checkpointer.save(3).wait(20)
+        checkpointer.save(3).wait(60)
     assert list(double.store.checkpoints) == [1, 7, 3]

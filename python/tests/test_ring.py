@@ -15,7 +15,7 @@ from ring_reader import TestRing, environment
 from shanty.ring import MAGIC, Ring, open_ring
 
 STRESS_S = 1.5
-STRESS_LIMIT_S = 30
+STRESS_LIMIT_S = 120
 ENOUGH = 1000
 
 

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 DEFAULT_BITS = 1 | 2 | 4 | 8 | 32
+LATE_US = 290_000  # of the 0.3 s of two_ranks.py
 
 
 class Outcome:
@@ -166,9 +167,10 @@ def test_a_failing_hook_leaves_the_script_alone(hooked: Outcome) -> None:
 def test_ddp_shows_forward_and_the_wait_in_backward(ranks: list[Outcome]) -> None:
     early, late = ranks[0].of("ddp"), ranks[1].of("ddp")
     assert len(early) == len(late) == 5
-    for a, b in zip(early[1:4], late[1:4]):
-        assert a.forward_us > 0 and b.forward_us > 0
-        assert a.backward_us > 80_000 > b.backward_us
+    assert all(r.forward_us > 0 for r in early[1:4] + late[1:4])
+    assert min(r.backward_us for r in early[1:4]) > LATE_US
+    # Of which the machine may hold some up.
+    assert min(r.backward_us for r in late[1:4]) < LATE_US
     assert ranks[0].known["ddp"]["weight"] == ranks[1].known["ddp"]["weight"]
 
 
@@ -190,7 +192,7 @@ def test_fsdp2_shows_forward(ranks: list[Outcome]) -> None:
         assert len(records) == 4 and all(r.forward_us > 0 for r in records)
         assert outcome.ring.bits & 16
     # The early rank waits for the late one in backward's reduce-scatter.
-    assert all(r.backward_us > 80_000 for r in ranks[0].of("fsdp2")[1:])
+    assert all(r.backward_us > LATE_US for r in ranks[0].of("fsdp2")[1:])
 
 
 def test_hooks_can_be_picked_and_a_misspelled_one_is_named(tmp_path: Path) -> None:
@@ -234,7 +236,7 @@ def test_a_counted_step_that_stands_shows_where(place: str) -> None:
     process = start(ring, str(SCRIPTS / "counted.py"), place, stdin=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     assert process.stdout.readline() == "standing 300\n"
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 120
     while ring.phase != place and time.monotonic() < limit:
         time.sleep(0.01)
     assert (ring.phase, ring.step_in_work) == (place, 300)

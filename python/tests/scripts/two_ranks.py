@@ -11,15 +11,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sections import report, section
 
-LATE_S = 0.1
+LATE_S = 0.3
 STEPS = 4
 
 
-def loop(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    for _ in range(STEPS):
+def loop(name: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Rank 1 comes LATE_S after rank 0 has begun its backward, however busy the machine is."""
+    store = dist.FileStore(os.environ["MEETING"] + ".late", 2)
+    for step in range(STEPS):
         loss = model(torch.ones(4, 8)).pow(2).mean()
-        time.sleep(LATE_S * dist.get_rank())
         optimizer.zero_grad()
+        key = f"{name} {step}"
+        if dist.get_rank() == 0:
+            loss.register_hook(lambda _, key=key: store.set(key, "begun"))
+        else:
+            store.wait([key])
+            time.sleep(LATE_S)
         loss.backward()
         optimizer.step()
 
@@ -35,7 +42,7 @@ def main() -> None:
     with section("ddp") as known:
         ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
         sgd = torch.optim.SGD(ddp.parameters(), lr=0.01)
-        loop(ddp, sgd)
+        loop("ddp", ddp, sgd)
         ddp.eval()
         with torch.no_grad():
             ddp(torch.ones(4, 8))
@@ -54,7 +61,7 @@ def main() -> None:
             for layer in sharded:
                 fully_shard(layer)
             fully_shard(sharded)
-            loop(sharded, torch.optim.AdamW(sharded.parameters()))
+            loop("fsdp2", sharded, torch.optim.AdamW(sharded.parameters()))
     dist.destroy_process_group()
     report()
 
