@@ -177,7 +177,7 @@ class Api:
                     raise Gone(event["object"].get("message", ""))
                 yield event["type"], event["object"]
 
-    def wait(self, condition, what: str, limit_s: float = 60):
+    def wait(self, condition, what: str, limit_s: float = 180):
         """Polls until `condition()` gives something true, and returns it."""
         deadline = time.monotonic() + limit_s
         while True:

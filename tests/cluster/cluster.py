@@ -153,7 +153,7 @@ class Cluster:
         """Runs the real binary on the cluster's network."""
         return subprocess.run(
             [str(self.root / "build" / "shanty"), *map(str, args)], capture_output=True, text=True,
-            errors="replace", timeout=120, **options,
+            errors="replace", timeout=300, **options,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig), **(env or {})})
 
     def render(self, path: Path, *args: str) -> list[dict]:

@@ -32,7 +32,7 @@ class Component:
         if self.process.poll() is not None:
             raise Died(f"{self.name} ended with {self.process.returncode}; its log:\n{self.tail()}")
 
-    def wait_ready(self, probe, limit_s: float = 60) -> None:
+    def wait_ready(self, probe, limit_s: float = 180) -> None:
         """Until `probe()` is true; an OSError of the probe means not yet."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:

@@ -162,7 +162,7 @@ class ControlPlane:
     def yaml(self, text: str) -> list[dict]:
         """The documents of a YAML text."""
         done = subprocess.run([str(self.built.program("yamljson"))], input=text, text=True,
-                              capture_output=True, timeout=30)
+                              capture_output=True, timeout=120)
         if done.returncode != 0:
             raise ValueError(done.stderr.strip())
         return json.loads(done.stdout)

@@ -12,7 +12,7 @@ import pytest
 from . import training
 from .runner import Runner
 
-LIMIT_S = 150
+LIMIT_S = 300
 JOB = """
 job: tiny
 run: {script: train.py, python: python, image: registry.local/ml/train:1, env: {TEST_MARK: "@NAMESPACE@"}}

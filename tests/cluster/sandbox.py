@@ -70,12 +70,12 @@ class Sandbox:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         if maker.stdout.readline() != "ready\n":
-            raise RuntimeError(maker.communicate(timeout=10)[1].strip())
+            raise RuntimeError(maker.communicate(timeout=60)[1].strip())
         spaces = f"/proc/{maker.pid}/ns"
         self.net = os.open(f"{spaces}/net", os.O_RDONLY)
         self.mnt = os.open(f"{spaces}/mnt", os.O_RDONLY)
         self.outside = os.open("/proc/self/ns/net", os.O_RDONLY)
-        maker.communicate("\n", timeout=10)
+        maker.communicate("\n", timeout=60)
 
     def close(self) -> None:
         for fd in (self.net, self.mnt, self.outside):
@@ -98,7 +98,7 @@ class Sandbox:
             set_namespace(self.outside, CLONE_NEWNET)
 
     def run(self, *command: str, **options) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command(*command), check=True, timeout=30, text=True,
+        return subprocess.run(self.command(*command), check=True, timeout=120, text=True,
                               stdin=options.pop("stdin", subprocess.DEVNULL), **options)
 
 

@@ -128,7 +128,7 @@ def test_pods_that_cannot_reach_each_other_for_a_while(on_cluster):
         for rank, other in ((0, "tiny-1"), (1, "tiny-0")):
             holder = f"--net=/proc/{networks[rank]}/ns/net"
             subprocess.run(["nsenter", holder, "ip", "route", verb, "blackhole",
-                            f"{address[other]}/32"], check=True, timeout=20)
+                            f"{address[other]}/32"], check=True, timeout=120)
 
     # The pods' own first processes: ranks come and go.
     networks = {rank: [pid for pid, command in parents(pid) if "shanty agent" in command][-1]

@@ -5,7 +5,7 @@ import pytest
 from .api import condition_of
 from .fake_nodes import GPUS
 
-LIMIT_S = 60
+LIMIT_S = 180
 JOB = """
 job: gang
 run: {{script: /code/train.py, image: registry.local/ml/train:1}}

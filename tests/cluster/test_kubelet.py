@@ -6,7 +6,7 @@ import pytest
 
 from .cluster import TRAIN_IMAGE
 
-LIMIT_S = 30
+LIMIT_S = 180
 
 
 def pod(name, script, **more):
@@ -127,8 +127,12 @@ def test_failures_restarts_and_exit_codes(pods):
     assert again["restartCount"] == 1
     failed = pods.phase("first", "Failed")["status"]["initContainerStatuses"][0]
     assert failed["state"]["terminated"]["exitCode"] == 4
-    waiting = pods.get("absent")["status"]["containerStatuses"][0]["state"]["waiting"]
-    assert waiting["reason"] == "ErrImagePull"
+
+    def waits_for_its_image():
+        statuses = pods.get("absent")["status"].get("containerStatuses")
+        return statuses and statuses[0]["state"]["waiting"]["reason"] == "ErrImagePull"
+
+    pods.api.wait(waits_for_its_image, "absent says that its image is missing", LIMIT_S)
     pods.phase("killed", "Running", "Succeeded", "Failed")
 
 

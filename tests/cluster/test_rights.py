@@ -142,7 +142,7 @@ def test_a_job_is_started_followed_stopped_and_removed(cluster, namespace, tmp_p
 
     # What operators made themselves goes a moment later.
     cluster.api.wait(lambda: not left(), "nothing is left")
-    assert run.wait(30) == 1, (tmp_path / "said").read_text()
+    assert run.wait(180) == 1, (tmp_path / "said").read_text()
     assert {right for right in runner.granted - runner.used() if right[2] != "delete"} == (
         FOR_RUNNING_PODS)
     if way == "kueue":

@@ -8,7 +8,7 @@ from pathlib import Path
 from .api import ApiError, condition_of
 from .cluster import TRAIN_IMAGE, Cluster
 
-LIMIT_S = 150
+LIMIT_S = 300
 RANKS = 2
 
 JOB = """
