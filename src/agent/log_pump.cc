@@ -145,16 +145,32 @@ int LogPump::wait_ms() const {
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(kLookEvery).count());
 }
 
-void LogPump::read_stream(Stream& stream) {
+// Returns how many bytes there were.
+size_t LogPump::read_stream(Stream& stream) {
   const size_t held = stream.partial.size();
   std::memcpy(buffer_.data(), stream.partial.data(), held);
   const ssize_t n = ::read(stream.pipe.get(), buffer_.data() + held, kReadBytes);
   if (n < 0) {
     if (errno != EAGAIN && errno != EINTR) hang_up(stream);
-    return;
+    return 0;
   }
-  if (n == 0) return hang_up(stream);
+  if (n == 0) {
+    hang_up(stream);
+    return 0;
+  }
   write_lines(stream, {buffer_.data(), held + static_cast<size_t>(n)});
+  return static_cast<size_t>(n);
+}
+
+// All that a full pipe holds, and no more: somebody may be writing on. The limit of a drain also
+// passes while this thread waits for a slow disk or for a processor, with the last words unread.
+void LogPump::read_rest(Stream& stream) {
+  size_t left = kPipeBytes;
+  while (stream.pipe.valid() && left > 0) {
+    const size_t size = read_stream(stream);
+    if (size == 0) return;
+    left -= std::min(left, size);
+  }
 }
 
 // Closing alone does not end the watch while a process between fork and exec has the pipe too.
@@ -246,6 +262,9 @@ void LogPump::finish_drain(bool expired) {
   if (!sources_.empty() && !expired) return;
   close_direct_logs();
   if (expired) {
+    for (auto& source : sources_) {
+      for (Stream& stream : source->streams) read_rest(stream);
+    }
     flush_waiting(true);
     for (auto& source : sources_) {
       for (Stream& stream : source->streams) hang_up(stream);

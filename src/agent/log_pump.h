@@ -44,8 +44,9 @@ class LogPump {
   void add(Fd stdout_pipe, Fd stderr_pipe, RankLogWriter writer);
   // A log that the worker writes itself: keeps its index, at most kLookEvery late.
   void add_direct(LogStream stream, RankLogWriter writer);
-  // Calls `done` on the pump's thread once every pipe added so far has been read to its end (or
-  // kDrainLimit has passed) and its log is closed. For when all writers are dead.
+  // Calls `done` on the pump's thread once every pipe added so far has been read to its end and its
+  // log is closed. After kDrainLimit pipes that somebody still holds count as ended with what they
+  // contain. For when all writers are dead.
   void drain(std::function<void()> done);
 
  private:
@@ -59,7 +60,8 @@ class LogPump {
   void run();
   void take_requests();
   int wait_ms() const;
-  void read_stream(Stream& stream);
+  size_t read_stream(Stream& stream);
+  void read_rest(Stream& stream);
   void hang_up(Stream& stream);
   void write_lines(Stream& stream, std::string_view bytes);
   void flush_waiting(bool everything);

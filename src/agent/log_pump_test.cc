@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <future>
+#include <thread>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -40,7 +41,7 @@ class LogPumpTest : public ::testing::Test {
   static void finish(LogPump& pump) {
     std::promise<void> done;
     pump.drain([&] { done.set_value(); });
-    ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
   }
 
   std::string log() const { return directory_ + "/log"; }
@@ -111,6 +112,35 @@ TEST_F(LogPumpTest, FinishesADrainThoughSomebodyHoldsThePipe) {
   ASSERT_TRUE(write_all(out_.get(), "last words").ok());
   finish(pump);
   EXPECT_EQ(content(), "last words");
+}
+
+// As when the disk of the log hangs, or the machine has other things to do.
+TEST_F(LogPumpTest, ReadsWhatIsInThePipesThoughItWasHeldUpBeyondTheLimitOfADrain) {
+  Fd broken_read;
+  Fd unused_read;
+  const Fd broken = add_pipe(broken_read);
+  const Fd unused = add_pipe(unused_read);
+  auto full = RankLogWriter::open("/dev/full", directory_ + "/other", 0);
+  if (!full.ok()) GTEST_SKIP() << "cannot open /dev/full as a log: " << full.error().message;
+  std::promise<void> is_held_up;
+  std::promise<void> go_on;
+  LogPump pump([&](const std::string&) {  // on the pump's thread
+    is_held_up.set_value();
+    go_on.get_future().wait();
+  });
+  start(pump);
+  pump.add(std::move(broken_read), std::move(unused_read), std::move(*full));
+  std::promise<void> done;
+  pump.drain([&] { done.set_value(); });
+  ASSERT_TRUE(write_all(broken.get(), "cannot be written\n").ok());
+  is_held_up.get_future().wait();
+  ASSERT_GT(::fcntl(out_.get(), F_SETPIPE_SZ, LogPump::kPipeBytes), 0);
+  const std::string words(LogPump::kPipeBytes, 'x');
+  ASSERT_TRUE(write_all(out_.get(), words).ok());
+  std::this_thread::sleep_for(LogPump::kDrainLimit);
+  go_on.set_value();
+  ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
+  EXPECT_EQ(content().size(), words.size());
 }
 
 TEST_F(LogPumpTest, CarriesAFloodOfOutputWhole) {
