@@ -23,6 +23,7 @@
 #include "base/signal_name.h"
 #include "coordinator/coordinator_shell.h"
 #include "coordinator/coordinator_spec.h"
+#include "launch/stop_count.h"
 #include "net/address.h"
 #include "net/signal_watch.h"
 #include "net/token_keeper.h"
@@ -45,8 +46,6 @@ constexpr Duration kStrayLimit = std::chrono::seconds(60);
 constexpr Duration kForeignStrayLimit = std::chrono::seconds(3);
 constexpr Duration kQuickSweeps = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kSlowSweepEvery{100};
-// timeout(1) and some batch systems send a signal to the command and again to its group.
-constexpr Duration kSameSignal = std::chrono::milliseconds(200);
 constexpr Duration kComebackDelay = std::chrono::seconds(8);
 // An agent may have a checkpoint to finish.
 constexpr Duration kAgentGoodbyeLimit = CheckpointHost::kFinishLimit + std::chrono::seconds(10);
@@ -83,7 +82,7 @@ class Supervisor::Impl {
     if (config_.several_machines) token_keeper_.start(token_query(config_));
     io_.run();
     if (!failure_.empty()) return Error{failure_};
-    return SupervisorResult{exit_code_, hosted_, stop_signals_ > 0};
+    return SupervisorResult{exit_code_, hosted_, stops_.count() > 0};
   }
 
  private:
@@ -136,7 +135,7 @@ class Supervisor::Impl {
         .master_addr = config_.master_addr,
         .master_port = config_.master_port,
         .recovering = recovering,
-        .stop_reason = stop_signals_ > 0 ? "stopped by " + signal_name(stop_signal_) : "",
+        .stop_reason = stops_.count() > 0 ? "stopped by " + signal_name(stop_signal_) : "",
         .stop_signal = stop_signal_,
         .stop_signals = config_.stop_signals};
     coordinator_ = TRY(start_part("coordinator", encode_coordinator_spec(spec)));
@@ -193,26 +192,23 @@ class Supervisor::Impl {
   }
 
   void on_stop_signal(int signal) {
-    const TimePoint now = system_clock().now();
-    if (stop_signals_ > 0 && now - last_stop_signal_ < kSameSignal) return;
-    last_stop_signal_ = now;
-    if (++stop_signals_ == 1) stop_signal_ = signal;
+    const int count = stops_.take(system_clock().now());
+    if (count == 0) return;
+    if (count == 1) stop_signal_ = signal;
     record(event_kind::kStopping,
-           stop_signals_ == 1
+           count == 1
                ? fmt::format("got {0}: the ranks{1} get {0} and {2} s to end; once more kills them",
                              signal_name(signal), leaves_alone() ? " of this node" : "",
                              config_.grace_s)
                : fmt::format("got {} again: killing the ranks", signal_name(signal)));
-    if (stop_signals_ == 1) {
-      if (coordinator_ > 0 && !leaves_alone()) {
-        ::kill(coordinator_, signal);
-      } else {
-        signal_agents(signal);
-      }
-      return;
-    }
-    signal_agents(SIGKILL);
-    if (stop_signals_ > 2 && coordinator_ > 0) ::kill(coordinator_, SIGKILL);
+    pass_on(count == 1 ? signal : SIGKILL);
+    stops_.acted(system_clock().now());
+  }
+
+  void pass_on(int signal) {
+    const bool by_coordinator = stops_.count() == 1 && coordinator_ > 0 && !leaves_alone();
+    if (!by_coordinator) signal_agents(signal);
+    if (coordinator_ > 0 && (by_coordinator || stops_.count() > 2)) ::kill(coordinator_, signal);
   }
 
   void signal_agents(int signal) {
@@ -245,7 +241,7 @@ class Supervisor::Impl {
       failure_ = "the coordinator could not start; its reason is above";
       return end(3);
     }
-    if (stop_signals_ > 2) {
+    if (stops_.count() > 2) {
       return give_up("stopped by " + signal_name(stop_signal_) +
                      ", and the coordinator was killed before it could say how it ended");
     }
@@ -265,7 +261,7 @@ class Supervisor::Impl {
     if (child.signal == 0) {
       if (!hosted_) {
         if (agents_.empty() && respawns_.empty()) end(child.exit_code);
-      } else if (stop_signals_ == 0) {
+      } else if (stops_.count() == 0) {
         bring_back_later(node);
       } else if (leaves_alone() && coordinator_ > 0) {
         // Killed, so that it tells nobody that the job is over: its successor finds the others.
@@ -276,7 +272,7 @@ class Supervisor::Impl {
     }
     const std::string what = fmt::format("the agent of node {} (pid {}) was ended by {}", node,
                                          child.pid, signal_name(child.signal));
-    if (stop_signals_ > 0) {
+    if (stops_.count() > 0) {
       record(event_kind::kWarning, what);
       if (!hosted_) end(1);
       return;
@@ -294,7 +290,7 @@ class Supervisor::Impl {
     comeback_.emplace(io_);
     comeback_->expires_after(kComebackDelay);
     comeback_->async_wait([this](boost::system::error_code error) {
-      if (error || ending_ || stop_signals_ > 0) return;
+      if (error || ending_ || stops_.count() > 0) return;
       for (const int left : std::exchange(left_, {})) {
         if (!agent_budget_.allow(system_clock().now()))
           return give_up("an agent leaves as often as it is started");
@@ -389,7 +385,7 @@ class Supervisor::Impl {
   void give_up(const std::string& reason) {
     // Of a job that is hosted elsewhere no report is shown here.
     if (!hosted_) record(event_kind::kWarning, reason);
-    record_end(stop_signals_ > 0 ? "stopped" : "failed", reason);
+    record_end(stops_.count() > 0 ? "stopped" : "failed", reason);
     signal_agents(SIGTERM);
     if (coordinator_ > 0) ::kill(coordinator_, SIGKILL);
     const Status written =
@@ -434,9 +430,8 @@ class Supervisor::Impl {
   std::vector<int> respawns_;  // nodes whose agent is to be started again
   Budget coordinator_budget_{kMaxRespawns, kRespawnWindow};
   Budget agent_budget_{kMaxRespawns, kRespawnWindow};
-  int stop_signals_ = 0;       // how many came
+  StopCount stops_;
   int stop_signal_ = SIGTERM;  // the first of them
-  TimePoint last_stop_signal_;
   bool hosted_ = false;
   bool ending_ = false;
   int exit_code_ = 1;
