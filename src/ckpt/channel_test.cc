@@ -45,8 +45,9 @@ TEST(Channel, AnswersComeToWhoAskedAlsoLater) {
   });
   const auto zero = connect(*server, 0);
   const auto one = connect(*server, 1);
-  auto first = std::async(std::launch::async, [&] { return zero->ask("k", "1", "", seconds(30)); });
-  const auto second = one->ask("k", "1", "", seconds(30));
+  auto first =
+      std::async(std::launch::async, [&] { return zero->ask("k", "1", "", seconds(120)); });
+  const auto second = one->ask("k", "1", "", seconds(120));
   ASSERT_TRUE(second.ok()) << second.error().message;
   EXPECT_EQ(*second, "for 1");
   const auto other = first.get();
@@ -58,7 +59,7 @@ TEST(Channel, AnErrorOfTheLeaderIsTheAsking) {
   const auto server = serve([](const Question& question, const ChannelServer::Answer& answer) {
     answer(Error{"no " + question.kind + " of " + question.body});
   });
-  const auto answer = connect(*server, 0)->ask("thing", "", "body", seconds(30));
+  const auto answer = connect(*server, 0)->ask("thing", "", "body", seconds(120));
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().message, "no thing of body");
 }
@@ -105,11 +106,11 @@ TEST(Channel, QuestionsAreHeardOnceThoughTheConnectionIsBeingMade) {
     for (int i = 0; i < kAskers; ++i) {
       askers.push_back(std::async(std::launch::async, [&, i] {
         std::this_thread::sleep_for(std::chrono::microseconds(i * 100));
-        return client->ask("thing", "", "", seconds(20)).ok();
+        return client->ask("thing", "", "", seconds(120)).ok();
       }));
     }
     for (auto& asker : askers) EXPECT_TRUE(asker.get());
-    ASSERT_TRUE(client->ask("after all others", "", "", seconds(20)).ok());
+    ASSERT_TRUE(client->ask("after all others", "", "", seconds(120)).ok());
     EXPECT_EQ(heard, kAskers + 1);
   }
 }
@@ -123,7 +124,7 @@ TEST(Channel, AnAnswerThatWasGivenArrivesThoughTheServerEnds) {
     });
     const auto client = connect(*server, 0);
     auto asked =
-        std::async(std::launch::async, [&] { return client->ask("k", "", "", seconds(20)); });
+        std::async(std::launch::async, [&] { return client->ask("k", "", "", seconds(120)); });
     given.get_future().wait();
     server.reset();
     const auto answer = asked.get();

@@ -119,7 +119,7 @@ class EngineTest : public ::testing::Test {
 
   void begin_generation(uint64_t generation) {
     generation_ = generation;
-    for (const auto& store : stores_) store->take_over(seconds(60));
+    for (const auto& store : stores_) store->take_over(seconds(120));
     leader_.reset();
     auto leader = Leader::start(vfs_, {.root = root_,
                                        .run = "run",
@@ -190,7 +190,7 @@ class EngineTest : public ::testing::Test {
     for (size_t i = 0; i < memory_[rank].size(); ++i) {
       memory_[rank][i] = salt + static_cast<float>(rank * memory_[rank].size() + i);
     }
-    const auto slot = stores_[rank]->begin(layouts_[rank], step, seconds(30));
+    const auto slot = stores_[rank]->begin(layouts_[rank], step, seconds(120));
     ASSERT_TRUE(slot.ok()) << slot.error().message;
     const Status begun =
         stores_[rank]->save({.layout = layouts_[rank],
@@ -215,7 +215,7 @@ class EngineTest : public ::testing::Test {
 
   SaveStatus end_of(int rank, uint64_t step) {
     const auto status =
-        stores_[static_cast<size_t>(rank)]->wait(step, 0, SlotState::kCommitted, seconds(60));
+        stores_[static_cast<size_t>(rank)]->wait(step, 0, SlotState::kCommitted, seconds(120));
     EXPECT_TRUE(status.ok());
     return *status;
   }
@@ -245,7 +245,7 @@ class EngineTest : public ::testing::Test {
   uint64_t number_ = 0;
   size_t keep_ = 2;
   bool still_ = false;
-  Duration lost_limit_ = seconds(30);
+  Duration lost_limit_ = seconds(120);
   std::unique_ptr<Leader> leader_;
   std::vector<std::shared_ptr<ChannelClient>> channels_;
   std::vector<std::vector<float>> memory_;
@@ -290,7 +290,7 @@ TEST_F(EngineTest, OneRanksFullDiskFailsTheSaveOfAllAndHarmsNothing) {
 TEST_F(EngineTest, ARankWhoseEngineIsGoneFailsTheSaveOfTheOthers) {
   lost_limit_ = std::chrono::milliseconds(100);
   begin_generation(1);
-  const auto place = channels_[1]->ask("dir", "10.0", "", seconds(30));
+  const auto place = channels_[1]->ask("dir", "10.0", "", seconds(120));
   ASSERT_TRUE(place.ok()) << place.error().message;
   save_rank(0, 10, 1000);
   channels_[1].reset();
@@ -336,7 +336,7 @@ TEST_F(EngineTest, ATrialOfTheStorageLeavesNothingBehind) {
   const struct rlimit limit{.rlim_cur = 5000, .rlim_max = before.rlim_max};
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const auto tried = channels_[0]->ask("probe", "1", "", seconds(30));
+  const auto tried = channels_[0]->ask("probe", "1", "", seconds(120));
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
   ASSERT_FALSE(tried.ok());
@@ -345,7 +345,7 @@ TEST_F(EngineTest, ATrialOfTheStorageLeavesNothingBehind) {
   // What a killed process leaves goes when the next one opens the directory.
   ASSERT_TRUE(replace_file(root_ + "/.probe-1234", "left").ok());
   begin_generation(1);
-  EXPECT_FALSE(channels_[0]->ask("nonsense", "", "", seconds(30)).ok());
+  EXPECT_FALSE(channels_[0]->ask("nonsense", "", "", seconds(120)).ok());
   EXPECT_EQ(list_directory(root_).value(), std::vector<std::string>{"GENERATION"});
 }
 
@@ -356,7 +356,7 @@ TEST_F(EngineTest, ASpoiledSaveIsTakenBack) {
   ASSERT_EQ(end_of(0, 20).state, SlotState::kCommitted);
   ASSERT_EQ(end_of(1, 20).state, SlotState::kCommitted);
   stores_[1]->spoil({20, 0, 2});
-  const auto told = channels_[1]->ask("spoil", "20.2", "", seconds(30));
+  const auto told = channels_[1]->ask("spoil", "20.2", "", seconds(120));
   ASSERT_TRUE(told.ok()) << told.error().message;
   const auto listed = list_checkpoints(vfs_, root_);
   ASSERT_TRUE(listed.ok());
@@ -471,7 +471,7 @@ TEST_F(EngineTest, AStepMayBeSavedAgainWhileItIsStillBeingWritten) {
   for (int rank = 0; rank < kRanks; ++rank) {
     for (const uint64_t number : {1, 2}) {
       const auto end =
-          stores_[static_cast<size_t>(rank)]->wait(10, number, SlotState::kCommitted, seconds(60));
+          stores_[static_cast<size_t>(rank)]->wait(10, number, SlotState::kCommitted, seconds(120));
       ASSERT_TRUE(end.ok()) << end.error().message;
       EXPECT_EQ(end->state, SlotState::kCommitted) << end->error;
     }
@@ -498,7 +498,7 @@ TEST_F(EngineTest, ARankThatCannotBeginASaveFailsThatOfTheOthersAtOnce) {
     const uint64_t step = is_first ? 10 : 20;
     const std::string key = fmt::format("{}.{}", step, number_);
     if (!is_first) save_rank(0, step, 1000);
-    ASSERT_TRUE(channels_[1]->ask("spoil", key, "no memory", seconds(30)).ok());
+    ASSERT_TRUE(channels_[1]->ask("spoil", key, "no memory", seconds(120)).ok());
     if (is_first) save_rank(0, step, 1000);
     EXPECT_EQ(end_of(0, step).state, SlotState::kFailed);
     EXPECT_THAT(end_of(0, step).error, HasSubstr("rank 1 gave it up: no memory"));
@@ -519,11 +519,11 @@ TEST_F(EngineTest, CopiesOfASpoiledSaveAreNotLoaded) {
   const std::string peer = R"("peer":{"host":"127.0.0.1","port":1,"token":""})";
   auto other = std::async(std::launch::async, [&] {
     return channels_[0]->ask("find", "1", fmt::format("{{\"slots\":{},{}}}", slots, peer),
-                             seconds(30));
+                             seconds(120));
   });
   ASSERT_EQ(stores_[1]->spoiled().size(), 1U);
   const auto found = channels_[1]->ask(
-      "find", "1", fmt::format(R"({{"slots":[],"spoiled":[[20,0,2]],{}}})", peer), seconds(30));
+      "find", "1", fmt::format(R"({{"slots":[],"spoiled":[[20,0,2]],{}}})", peer), seconds(120));
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_THAT(*found, Not(HasSubstr("memory:20.")));
   EXPECT_TRUE(other.get().ok());
@@ -552,7 +552,7 @@ TEST_F(EngineTest, TheOneBeforeStaysWhileTheNewestMayBeTakenBack) {
   begin_generation(1);
   save_and_wait(10);
   save_and_wait(20);
-  ASSERT_TRUE(channels_[1]->ask("spoil", "20.2", "it changed", seconds(30)).ok());
+  ASSERT_TRUE(channels_[1]->ask("spoil", "20.2", "it changed", seconds(120)).ok());
   leader_.reset();
   const auto listed = list_checkpoints(vfs_, root_).value();
   ASSERT_EQ(listed.size(), 1U);
@@ -610,7 +610,7 @@ TEST_F(EngineTest, StorageThatHangsIsWaitedForOnce) {
   EXPECT_THAT(second.error().message, HasSubstr("as they were at the save before"));
   go.set_value();
   EXPECT_EQ(end_of(0, 20).state, SlotState::kCommitted) << end_of(0, 20).error;
-  EXPECT_TRUE(stores_[0]->begin(layouts_[0], 50, seconds(30)).ok());
+  EXPECT_TRUE(stores_[0]->begin(layouts_[0], 50, seconds(120)).ok());
 }
 
 TEST_F(EngineTest, StorageThatHangsHoldsNoSuccessorUp) {
@@ -621,8 +621,8 @@ TEST_F(EngineTest, StorageThatHangsHoldsNoSuccessorUp) {
   stores_[0]->take_over(std::chrono::milliseconds(10));
   const auto layout = stores_[0]->set_layout({spec_of(0, false)}, {0}, {});
   ASSERT_TRUE(layout.ok()) << layout.error().message;
-  EXPECT_TRUE(stores_[0]->begin((*layout)->number, 30, seconds(60)).ok());
-  EXPECT_TRUE(stores_[0]->begin((*layout)->number, 40, seconds(60)).ok());
+  EXPECT_TRUE(stores_[0]->begin((*layout)->number, 30, seconds(120)).ok());
+  EXPECT_TRUE(stores_[0]->begin((*layout)->number, 40, seconds(120)).ok());
   go.set_value();
   EXPECT_EQ(end_of(0, 20).state, SlotState::kFailed);
   // The other rank's saves, whose place nobody took, may still be under way.
@@ -632,7 +632,7 @@ TEST_F(EngineTest, StorageThatHangsHoldsNoSuccessorUp) {
 }
 
 TEST_F(EngineTest, WhosePlaceWasTakenBeginsAndSavesNothing) {
-  const auto slot = stores_[0]->begin(layouts_[0], 10, seconds(60));
+  const auto slot = stores_[0]->begin(layouts_[0], 10, seconds(120));
   ASSERT_TRUE(slot.ok()) << slot.error().message;
   const uint64_t before = layouts_[0];
   begin_generation(1);
@@ -643,7 +643,7 @@ TEST_F(EngineTest, WhosePlaceWasTakenBeginsAndSavesNothing) {
                                 .addresses = {address_of(memory_[0])},
                                 .channel = channels_[0]};
   EXPECT_THAT(stores_[0]->save(late).error().message, HasSubstr("not the latest"));
-  EXPECT_FALSE(stores_[0]->begin(before, 20, seconds(60)).ok());
+  EXPECT_FALSE(stores_[0]->begin(before, 20, seconds(120)).ok());
 }
 
 TEST_F(EngineTest, WhoWaitsForASlotIsTurnedAwayWhenItsPlaceIsTaken) {
@@ -671,7 +671,7 @@ TEST_F(EngineTest, ALeaderWhoseStorageHangsIsWaitedForAMomentOnly) {
   EXPECT_FALSE(stores.end_leader(root, std::chrono::milliseconds(10)));
   EXPECT_FALSE(stores.end_leader(root, std::chrono::milliseconds(10)));
   go.set_value();
-  EXPECT_TRUE(stores.end_leader(root, seconds(60)));
+  EXPECT_TRUE(stores.end_leader(root, seconds(120)));
 }
 
 TEST_F(EngineTest, NoLeaseStaysOnWhatCannotBeLoaded) {
@@ -679,7 +679,7 @@ TEST_F(EngineTest, NoLeaseStaysOnWhatCannotBeLoaded) {
   const std::string directory = root_ + "/" + visible_name({.step = 10, .generation = 0});
   std::filesystem::remove(directory + "/state/rank-00001.json");
   const auto find = [this](size_t rank) {
-    return channels_[rank]->ask("find", "1", "{}", seconds(30));
+    return channels_[rank]->ask("find", "1", "{}", seconds(120));
   };
   auto other = std::async(std::launch::async, find, 0);
   const auto found = find(1);

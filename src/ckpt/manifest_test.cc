@@ -1,6 +1,6 @@
 #include "ckpt/manifest.h"
 
-#include <chrono>
+#include <ctime>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -253,7 +253,7 @@ TEST(Coverage, AgreesWithCountingElements) {
 }
 
 TEST(Coverage, IsQuickForAHundredThousandPieces) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   std::vector<Box> rows;
   std::vector<Box> columns;
   std::vector<Box> grid;
@@ -266,8 +266,8 @@ TEST(Coverage, IsQuickForAHundredThousandPieces) {
   EXPECT_EQ(coverage({300'000, 8}, rows), "");
   EXPECT_EQ(coverage({8, 300'000}, columns), "");
   EXPECT_EQ(coverage({632, 1580}, grid), "");
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(took.count(), 5.0);
+  const double took_s = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(took_s, 5.0);
 }
 
 TEST(Receipt, ComesBackAndRefusesFilesOfOthers) {

@@ -1,6 +1,6 @@
 #include "ckpt/reader.h"
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 
 #include <sys/mman.h>
@@ -181,16 +181,16 @@ TEST(PieceIndex, AHundredThousandPiecesAreNotTriedForEachWant) {
     const uint64_t place = i * 7919 % 100'000;  // in no order
     tensor.pieces.push_back({.file = 0, .at = i * 120, .box = {{place * 10, 0}, {10, 3}}});
   }
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const PieceIndex index(tensor);
   size_t found = 0;
   for (uint64_t i = 0; i + 15 <= 1'000'000; i += 10) {
     found += index.find({{i + 5, 1}, {10, 1}}).size();
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double took_s = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(found, 2 * 99'999U);
-  EXPECT_LT(took.count(), 2.0);
-  std::printf("index and 100,000 searches: %.0f ms\n", took.count() * 1000);
+  EXPECT_LT(took_s, 2.0);
+  std::printf("index and 100,000 searches: %.0f ms\n", took_s * 1000);
 }
 
 TEST_F(ReaderTest, AThousandCheckpointsAreListedQuickly) {
@@ -201,14 +201,14 @@ TEST_F(ReaderTest, AThousandCheckpointsAreListedQuickly) {
     std::filesystem::copy_file(first + "/MANIFEST.json",
                                root_ + "/" + visible_name(id) + "/MANIFEST.json");
   }
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const auto listed = list_checkpoints(posix_vfs(), root_).value();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double took_s = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_EQ(listed.size(), 1000U);
   EXPECT_EQ(listed[0].problem, "MANIFEST.json is that of another checkpoint");
   EXPECT_EQ(listed[999].state, CheckpointState::kCommitted);
-  std::printf("a thousand checkpoints: %.0f ms\n", took.count() * 1000);
-  EXPECT_LT(took.count(), 2.0);
+  std::printf("a thousand checkpoints: %.0f ms\n", took_s * 1000);
+  EXPECT_LT(took_s, 2.0);
 }
 
 }  // namespace

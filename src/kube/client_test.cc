@@ -57,7 +57,7 @@ class Scripted {
     if (access.k8s_namespace.empty()) access.k8s_namespace = "ml";
     if (access.user.empty()) access.user = "me";
     ClientOptions options;
-    options.limits.first_byte = 5s;
+    options.limits.first_byte = 60s;
     options.wait = [this](Duration duration) {
       waits.push_back(duration);
       return true;
@@ -297,9 +297,9 @@ TEST(KubeClient, RenewsCredentialsBeforeItGivesUpOnAStream) {
     text += bytes;
     return true;
   };
-  EXPECT_TRUE(client->stream("/x", "read x", take, 5s).ok());
+  EXPECT_TRUE(client->stream("/x", "read x", take, 60s).ok());
   EXPECT_EQ(text, "line\n");
-  EXPECT_EQ(client->stream("/x", "read x", take, 5s).error().status, 401);
+  EXPECT_EQ(client->stream("/x", "read x", take, 60s).error().status, 401);
   EXPECT_EQ(server.asked().size(), 4U);
   ::unlink(name);
 }

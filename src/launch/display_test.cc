@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kLines = 60'000;
-constexpr milliseconds kLimit{1000};
+constexpr milliseconds kLimit{4000};       // the reader needs longer for all, and less for a piece
 constexpr milliseconds kBetweenReads{30};  // the reader takes a piece, and then pauses
 
 // A run of one rank whose log is `text`, and a pipe in the place of stdout.

@@ -84,7 +84,7 @@ TEST_P(ByteStreamTest, AStrangerGetsNothing) {
 TEST_P(ByteStreamTest, APeerThatMovesNothingIsGivenUp) {
   std::promise<void> go;
   serve({}, [&go](ByteStream&) { go.get_future().wait(); });
-  auto stream = connect(kToken, std::chrono::seconds(2));
+  auto stream = connect(kToken, std::chrono::seconds(5));
   ASSERT_TRUE(stream.ok());
   char byte = 0;
   const Status status = (*stream)->read(&byte, 1);

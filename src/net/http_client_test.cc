@@ -143,7 +143,9 @@ TEST(HttpClient, GivesUpOnABodyThatStalls) {
     peer.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
     peer.wait_for_end();
   });
-  const HttpAnswer got = client_of(server.port(), impatient())->request({});
+  HttpClient::Options options{.tls = false};
+  options.limits.idle = kShort;
+  const HttpAnswer got = client_of(server.port(), options)->request({});
   EXPECT_EQ(got.failure, HttpFailure::kTimeout);
   EXPECT_EQ(got.status, 200);
 }

@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "base/random.h"
 #include "net/test_support.h"
@@ -30,6 +32,7 @@ class StrangerTest : public testing::TestWithParam<bool> {
     port = server->server->port();
     friendly = join();
     ASSERT_TRUE(run_until(io, [&] { return friendly->opened == 1; }));
+    rejected_before = server->server->rejected();
   }
 
   std::unique_ptr<TestClient> join(std::string token = kToken) {
@@ -49,15 +52,18 @@ class StrangerTest : public testing::TestWithParam<bool> {
     EXPECT_EQ(server->opened.size(), 1u);
   }
 
+  // Since the friendly client has come in, which on a busy machine may take it several tries.
   void expect_rejected(uint64_t count) {
-    run_until(io, [&] { return server->server->rejected() >= count; });
-    EXPECT_EQ(server->server->rejected(), count);
+    const uint64_t all = rejected_before + count;
+    run_until(io, [&] { return server->server->rejected() >= all; });
+    EXPECT_EQ(server->server->rejected(), all);
   }
 
   boost::asio::io_context io;
   std::unique_ptr<TestServer> server;
   std::unique_ptr<TestClient> friendly;
   uint16_t port = 0;
+  uint64_t rejected_before = 0;
 };
 
 INSTANTIATE_TEST_SUITE_P(Plain, StrangerTest, testing::Values(false));
@@ -78,7 +84,7 @@ TEST_P(StrangerTest, GarbageIsTurnedAway) {
 TEST_P(StrangerTest, SilenceIsTurnedAwayAfterTheHandshakeLimit) {
   serve({.handshake_limit = 1s});
   Stranger stranger(port);
-  EXPECT_TRUE(run_until(io, [&] { return stranger.closed(); }, 5s));
+  EXPECT_TRUE(run_until(io, [&] { return stranger.closed(); }));
   expect_rejected(1);
   expect_undisturbed();
 }
@@ -88,7 +94,7 @@ TEST_P(StrangerTest, HalfAHandshakeIsTurnedAwayAfterTheLimit) {
   Stranger stranger(port);
   const std::string client_hello_start("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
   stranger.send(GetParam() ? client_hello_start : "GET / HTTP/1.1\r\nHost: a\r\n");
-  EXPECT_TRUE(run_until(io, [&] { return stranger.closed(); }, 5s));
+  EXPECT_TRUE(run_until(io, [&] { return stranger.closed(); }));
   expect_undisturbed();
 }
 
@@ -97,7 +103,7 @@ TEST_P(StrangerTest, AHandshakeDribbledByteByByteEndsAtTheLimitToo) {
   Stranger stranger(port);
   const std::string start = GetParam() ? std::string("\x16\x03\x01\x3f\xff\x01", 6) : "GET /";
   stranger.send(start);
-  EXPECT_TRUE(run_until(io, [&] { return stranger.send("a") == 0 || stranger.closed(); }, 5s));
+  EXPECT_TRUE(run_until(io, [&] { return stranger.send("a") == 0 || stranger.closed(); }));
   expect_undisturbed();
 }
 
@@ -184,7 +190,7 @@ TEST_P(StrangerTest, APeerThatReadsTooSlowlyIsClosed) {
 }
 
 TEST_P(StrangerTest, APeerThatSaysNothingIsClosedAfterTheIdleLimit) {
-  serve({.idle_limit = 1s});
+  serve({.idle_limit = 4s});  // so long does nobody else stand still
   auto silent = join();
   ASSERT_TRUE(run_until(io, [&] { return silent->opened == 1; }));
   const ConnId id = server->opened[1];
@@ -225,26 +231,28 @@ TEST_P(StrangerTest, TenThousandConnectionsShutNobodyOut) {
 
 TEST_P(StrangerTest, RejectionsAreCountedInFull) {
   serve();
+  const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) {
     Stranger stranger(port);
     stranger.send("nonsense\r\n\r\n");
     EXPECT_TRUE(run_until(io, [&] { return stranger.closed(); }));
   }
   EXPECT_TRUE(run_until(io, [&] { return server->rejection_count == 20; }));
-  EXPECT_LE(server->rejections.size(), 4u);
+  // One at once, then one after each pause, of which the first is a second and each next doubles.
+  const std::chrono::duration<double> took_s = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(static_cast<double>(server->rejections.size()), 2 + std::log2(1 + took_s.count()));
 }
 
 // A scan of ports that goes on for days leaves a word a minute.
 TEST_P(StrangerTest, RejectionsAreToldEverMoreSeldom) {
   serve({.rejection_note_after = 20ms});
-  std::vector<std::chrono::steady_clock::time_point> told;
-  while (told.size() < 5) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (server->rejections.size() < 5) {
     Stranger stranger(port);
     stranger.send("nonsense\r\n\r\n");
     ASSERT_TRUE(run_until(io, [&] { return stranger.closed(); }));
-    if (server->rejections.size() > told.size()) told.push_back(std::chrono::steady_clock::now());
   }
-  EXPECT_GE(told[4] - told[2], 2 * 20ms + 4 * 20ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, (1 + 2 + 4 + 8) * 20ms);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace shanty::net {
 
 using namespace std::chrono_literals;
 
-inline constexpr auto kPatience = 20s;
+inline constexpr auto kPatience = 120s;  // only ever used up by what hangs
 inline const std::string kToken = "0123456789abcdef0123456789abcdef";
 inline const std::string kOtherToken = "fedcba9876543210fedcba9876543210";
 
