@@ -2,10 +2,10 @@
 
 import os
 import signal
-import socket
 import subprocess
 
 from conftest import SHANTY, shanty, wait_until
+from ports import free_port
 
 JOB = """
     job: pods
@@ -22,18 +22,6 @@ WAITS = """
 SECRET = "the-secret-of-this-job"
 
 
-def pair_port():
-    """A port P such that P and P + 1 are free: the workers' store and the coordinator."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            try:
-                second.bind(("127.0.0.1", first.getsockname()[1] + 1))
-            except OSError:
-                continue
-            return first.getsockname()[1]
-
-
 class Pods:
     """Nodes of one job, each with the environment of an indexed Job's pod."""
 
@@ -43,7 +31,7 @@ class Pods:
         self.job = script(JOB.format(script=path, go=self.go), "job.yaml")
         (tmp_path / "token").write_text(SECRET)
         self.env = {"SHANTY_TOKEN_FILE": str(tmp_path / "token")}
-        self.port = pair_port()
+        self.port = free_port()
         self.start_run = start
 
     def start(self, index):

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, SHANTY, wait_until
+from conftest import LIMIT_S, ROOT, SHANTY, wait_until
 from test_checkpoint_kills import FLOATS, Engine, newest
 
 PASSTHROUGH = ROOT / "build" / "tests" / "passthrough"
 DISK_MIB = 48
 CUTS = 12
-# What another client does is seen after a minute.
-STALE = "attr_timeout=60,entry_timeout=60,negative_timeout=60"
+# What another client does is seen after so long that no test takes.
+STALE = ",".join(f"{kind}_timeout={2 * LIMIT_S}" for kind in ("attr", "entry", "negative"))
 
 
 class Client:
@@ -56,7 +56,7 @@ class Client:
     def end(self):
         self.go_on()
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(LIMIT_S)
 
 
 def fuse_problem() -> str:
@@ -196,7 +196,7 @@ class Job:
     def save(self, step: int) -> list[str]:
         for engine in self.engines:
             engine.begin_save(step)
-        ends = self.all_ask(op="wait", step=step, state="committed", limit_s=30)
+        ends = self.all_ask(op="wait", step=step, state="committed", limit_s=LIMIT_S / 2)
         return [end["state"] for end in ends]
 
     def end(self):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SHANTY, wait_until
+from conftest import LIMIT_S, SHANTY, wait_until
 
 FLOATS = 64 * 1024
 CALLS = ("mkdir", "openat", "pwrite64", "ftruncate", "fdatasync", "fsync", "close", "rename",
@@ -59,7 +59,7 @@ class Engine:
                                             stderr=subprocess.DEVNULL)
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect("\0" + name)
-        self.socket.settimeout(60)
+        self.socket.settimeout(LIMIT_S)
 
     def ask(self, **request) -> dict:
         body = json.dumps(request).encode()
@@ -99,7 +99,7 @@ class Engine:
         self.ask(op="save", slot=slot, step=step, pointers=pointer, state={},
                  **{"global": {"step": step}})
 
-    def end_of_save(self, step: int, limit_s: float = 30) -> dict:
+    def end_of_save(self, step: int, limit_s: float = LIMIT_S / 2) -> dict:
         return self.ask(op="wait", step=step, state="committed", limit_s=limit_s)
 
     def save(self, root, step: int, still: bool = False) -> bool:
@@ -126,7 +126,7 @@ class Engine:
         """Whether it was killed."""
         self.socket.close()
         self.process.terminate()
-        return self.process.wait(30) == -9
+        return self.process.wait(LIMIT_S) == -9
 
 
 def names(root) -> list[str]:

@@ -152,8 +152,9 @@ def test_a_damaged_checkpoint_is_passed_over(start, script, tmp_path, undisturbe
 @pytest.mark.parametrize("flags", [("--nproc-per-node", 2),
                                    ("--nnodes", 2, "--nproc-per-node", 2)], ids=["node", "nodes"])
 def test_sigterm_saves_and_then_leaves(start, script, tmp_path, flags):
-    run = start(*flags, script(SCRIPT), tmp_path / "ckpt", 100000, "never", 0.05)
-    wait_until(lambda: list((tmp_path / "ckpt").glob("step-*")), "a first checkpoint", 90)
+    run = start(*flags, "--shutdown-timeout", 120, script(SCRIPT), tmp_path / "ckpt", 100000,
+                "never", 0.05)
+    wait_until(lambda: list((tmp_path / "ckpt").glob("step-*")), "a first checkpoint")
     before = max(int(path.name.split("-")[1].split(".")[0])
                  for path in (tmp_path / "ckpt").glob("step-*"))
     run.process.send_signal(signal.SIGTERM)
@@ -179,7 +180,7 @@ SURVIVOR = KILL_ENGINES + """
     import torch, torch.distributed as dist
     from shanty import Checkpointer, CheckpointError
 
-    root, whose, rate = sys.argv[1], sys.argv[2], 8 << 20
+    root, whose = sys.argv[1:]
     dist.init_process_group("gloo")
     rank = dist.get_rank()
 
@@ -188,24 +189,25 @@ SURVIVOR = KILL_ENGINES + """
         sys.stdout.write(" ".join(map(str, words)) + "\\n")
         sys.stdout.flush()
 
-    def lose_engines():
+    def lose_engines(rate):
         if rank == dist.get_world_size() - 1:
             kill_engines(of_all=whose == "all")
         if whose == "all" or rank == dist.get_world_size() - 1:
-            assert checkpointer._engine.connection.is_lost(30_000)
+            assert checkpointer._engine.connection.is_lost(60_000)
+            checkpointer._rate = rate  # of the engine that comes
         dist.barrier()
 
     torch.manual_seed(1)
     model = torch.nn.Linear(2000, 2000)
-    checkpointer = Checkpointer(root, keep=5, rate_limit=rate).attach(model=model)
+    checkpointer = Checkpointer(root, keep=5).attach(model=model)
     for step in (1, 2, 3, 4):
         if step == 3:
-            lose_engines()
+            lose_engines(1 << 14)  # it would write for minutes
         torch.nn.init.constant_(model.weight, step)
         handle = checkpointer.save(step)
         checkpointer.fence()
         if step == 3:
-            lose_engines()
+            lose_engines(0)
         try:
             handle.wait(60)
             say("saved", step)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conftest import LIMIT_S, SHANTY
+from ports import free_port
 
 SAVE = """
 import json, os, sys
@@ -50,7 +51,7 @@ CASES = [
          flags=("--role", "trainer", "--rdzv-id", "my-job", "--rdzv-backend", "c10d",
                 "--rdzv-endpoint", "localhost:0")),
     Case("master", "save([os.environ[k] for k in ('MASTER_ADDR', 'MASTER_PORT')])",
-         flags=("--master-addr", "127.0.0.1", "--master-port", "29611")),
+         flags=("--master-addr", "127.0.0.1", "--master-port", str(free_port()))),
     Case("underscores", "save([os.environ['WORLD_SIZE'], os.environ['TORCHELASTIC_MAX_RESTARTS']])",
          flags=("--nproc_per_node", "2", "--max_restarts", "2", "--rdzv_backend", "c10d",
                 "--rdzv_endpoint", "localhost:0")),
@@ -116,7 +117,7 @@ CASES = [
             while not os.path.exists(os.path.join(os.environ["OUT"], "rank-0.json")):
                 time.sleep(0.01)
             sys.exit(5)
-        time.sleep(30)
+        time.sleep(600)
     """),
     Case("max_restarts", """
         count = int(os.environ["TORCHELASTIC_RESTART_COUNT"])

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SHANTY, free_port, processes_with, wait_until
+from conftest import LIMIT_S, SHANTY, processes_with, wait_until
+from ports import free_port
 
 WORKER = """
     import os, subprocess, sys, time
@@ -174,14 +175,14 @@ def test_a_checkpoint_engine_that_always_dies_is_not_started_for_ever(start, scr
         from pathlib import Path
 
         def engines():
-            for stat in Path("/proc").glob("[0-9]*/stat"):
-                try:
-                    parent = int(stat.read_text().rpartition(")")[2].split()[1])
-                    words = (stat.parent / "cmdline").read_bytes()
-                except OSError:
-                    continue
-                if parent == os.getppid() and b"ckpt-engine" in words:
-                    yield int(stat.parent.name)
+            for children in Path(f"/proc/{os.getppid()}/task").glob("*/children"):
+                for child in children.read_text().split():
+                    try:
+                        words = Path(f"/proc/{child}/cmdline").read_bytes()
+                    except OSError:
+                        continue
+                    if b"ckpt-engine" in words:
+                        yield int(child)
 
         killed = set()
         try:
@@ -224,18 +225,34 @@ FEELS_THE_OTHER = """
 """
 
 
+def within_the_lease(attempt):
+    """The run of attempt() that holds an agent up, for less than its lease: a busy machine may make
+    it longer, which is another case."""
+    for _ in range(5):
+        run = attempt()
+        if not run.has_event("agent_lost"):
+            return run
+    raise AssertionError(f"no agent was held up for less than its lease\n{run.describe()}")
+
+
 def test_of_deaths_that_are_found_together_the_kill_is_the_cause(start, script, tmp_path):
     """An agent that is held up finds the killed rank and those that felt it dead at one look."""
-    run = start("--nproc-per-node", 2, script(FEELS_THE_OTHER), tmp_path / "felt")
-    wait_until(generations_ready(run, 1, 2), "the first generation is up")
-    ranks = {rank_of(pid): pid for pid in workers(run)}
-    agent = run.part("agent")
-    os.kill(agent, signal.SIGSTOP)
-    os.kill(ranks[1], signal.SIGKILL)
-    (tmp_path / "felt").touch()
-    wait_until(lambda: is_zombie(ranks[0]) and is_zombie(ranks[1]), "both ranks are dead")
-    os.kill(agent, signal.SIGCONT)
-    run.wait()
+    felt = tmp_path / "felt"
+
+    def attempt():
+        felt.unlink(missing_ok=True)
+        run = start("--nproc-per-node", 2, script(FEELS_THE_OTHER), felt)
+        wait_until(generations_ready(run, 1, 2), "the first generation is up")
+        ranks = {rank_of(pid): pid for pid in workers(run)}
+        agent = run.part("agent")
+        os.kill(agent, signal.SIGSTOP)
+        os.kill(ranks[1], signal.SIGKILL)
+        felt.touch()
+        wait_until(lambda: is_zombie(ranks[0]) and is_zombie(ranks[1]), "both ranks are dead")
+        os.kill(agent, signal.SIGCONT)
+        return run.wait()
+
+    run = within_the_lease(attempt)
     assert run.code == 0, run.describe()
     report = run.report()
     assert report["generations"] == 2, report
@@ -244,7 +261,8 @@ def test_of_deaths_that_are_found_together_the_kill_is_the_cause(start, script, 
 
 def test_who_was_dead_before_a_stop_came_did_not_end_by_it(start, script, tmp_path):
     """The stop and the word of the death wait side by side for an agent that was held up."""
-    run = start("--nnodes", 2, "--max-restarts", 1, script("""
+    dies = [tmp_path / f"die{rank}" for rank in (0, 1)]
+    worker = script("""
         import os, sys, time
         rank = os.environ["RANK"]
         first = os.environ["SHANTY_GENERATION"] == "1"
@@ -253,18 +271,25 @@ def test_who_was_dead_before_a_stop_came_did_not_end_by_it(start, script, tmp_pa
             time.sleep(0.01)
             if os.path.exists(sys.argv[1] + rank):
                 raise RuntimeError("Connection closed by peer" if rank == "0" else "mine")
-    """), tmp_path / "die")
-    wait_until(generations_ready(run, 1, 2), "the first generation is up")
-    ranks = {rank_of(pid): pid for pid in workers(run)}
-    with open(f"/proc/{ranks[1]}/stat") as stat:
-        agent = int(stat.read().rpartition(")")[2].split()[1])
-    os.kill(agent, signal.SIGSTOP)
-    (tmp_path / "die1").touch()
-    wait_until(lambda: is_zombie(ranks[1]), "rank 1 is dead")
-    (tmp_path / "die0").touch()
-    wait_until(lambda: run.has_event("stopping", source="coordinator"), "the stop is on its way")
-    os.kill(agent, signal.SIGCONT)
-    run.wait()
+    """)
+
+    def attempt():
+        for path in dies:
+            path.unlink(missing_ok=True)
+        run = start("--nnodes", 2, "--max-restarts", 1, worker, tmp_path / "die")
+        wait_until(generations_ready(run, 1, 2), "the first generation is up")
+        ranks = {rank_of(pid): pid for pid in workers(run)}
+        with open(f"/proc/{ranks[1]}/stat") as stat:
+            agent = int(stat.read().rpartition(")")[2].split()[1])
+        os.kill(agent, signal.SIGSTOP)
+        dies[1].touch()
+        wait_until(lambda: is_zombie(ranks[1]), "rank 1 is dead")
+        dies[0].touch()
+        wait_until(lambda: run.has_event("stopping", source="coordinator"), "the stop is on its way")
+        os.kill(agent, signal.SIGCONT)
+        return run.wait()
+
+    run = within_the_lease(attempt)
     assert run.code == 0, run.describe()
     assert [(f["rank"], f["first_error"]) for f in run.report()["failures"]] == [
         (1, "RuntimeError: mine")]
@@ -313,7 +338,7 @@ def test_a_job_that_is_interrupted_again_and_again_was_stopped(start, script):
         run.process.send_signal(signal.SIGINT)
         wait_until(lambda: sum(e["kind"] == "stopping" and e["source"] == "command-0"
                                for e in run.events()) == count, "the signal was taken")
-        time.sleep(0.25)  # what comes sooner is the same signal (kSameSignal)
+        time.sleep(0.25)  # what comes sooner is the same signal (StopCount::kSameSignal)
     run.wait()
     assert run.code == 1, run.describe()
     report = run.report()
@@ -328,7 +353,7 @@ def test_children_that_it_did_not_start_are_left_alone(tmp_path, script):
         ["bash", "-c", 'sleep 1000 > /dev/null & echo $!; exec "$@"', "bash", SHANTY, "run", "-q",
          "--python", sys.executable, "--run-dir", tmp_path / "run", program],
         stdout=subprocess.PIPE, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")})
-    pid, *rest = helper.communicate(timeout=60)[0].split()
+    pid, *rest = helper.communicate(timeout=LIMIT_S)[0].split()
     try:
         assert rest == [b"done"] and helper.returncode == 0
         assert not is_zombie(int(pid))
@@ -389,7 +414,7 @@ def test_a_process_that_nobody_may_kill_is_named_and_left(open_path, script):
         agent = next(pid for pid, line in processes_with(str(open_path)).items()
                      if "shanty agent " in line)
         os.kill(agent, signal.SIGKILL)
-        _, stderr = run.communicate(timeout=100)
+        _, stderr = run.communicate(timeout=LIMIT_S)
         assert run.returncode == 1, stderr
         assert b"do not end by SIGKILL" in stderr, stderr
     finally:

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import SHANTY, Run, wait_until
+from conftest import LIMIT_S, SHANTY, Run, wait_until
 
 pytest.importorskip("torch")
 
@@ -29,7 +29,7 @@ class Data(torch.utils.data.Dataset):
         if mode == "data" and rank == 1 and i == 60:
             time.sleep(600)
         if mode == "loader":
-            time.sleep(0.01)
+            time.sleep(0.02)
         generator = torch.Generator().manual_seed(i)
         x = torch.randn(16, generator=generator)
         return x, x.sum().reshape(1)
@@ -39,6 +39,7 @@ torch.manual_seed(0)
 model = torch.nn.Linear(16, 1)
 first = 0
 path = os.environ.get("CHECKPOINT", "")
+enough = os.environ.get("ENOUGH", "")
 if path and os.path.exists(path):
     first = torch.load(path)["step"] + 1          # the weights are forgotten
 model = DDP(model)
@@ -53,7 +54,7 @@ for step, (x, y) in enumerate(loader, first):
         sys.exit(3)
     out = model(x)
     if mode in ("straggler", "stop", "healthy"):
-        time.sleep(0.13 if mode == "straggler" and rank == 1 else 0.1)
+        time.sleep(0.4 if mode == "straggler" and rank == 1 else 0.1)
     loss = ((out - y) ** 2).mean()
     opt.zero_grad()
     loss.backward()
@@ -64,8 +65,16 @@ for step, (x, y) in enumerate(loader, first):
     schedule.step()
     if path and rank == 0 and step == 30:
         torch.save({"step": step, "model": model.module.state_dict()}, path)
+    if enough:
+        over = torch.tensor(float(os.path.exists(enough)))
+        dist.all_reduce(over)
+        if over:
+            break
 dist.destroy_process_group()
 '''
+
+
+MANY_STEPS = 10**6
 
 
 @pytest.fixture
@@ -93,22 +102,25 @@ def wait_for_step(run: Run, step: int):
         assert run.process.poll() is None, run.wait().stderr
         ranks = live(run).get("ranks", [])
         return ranks and all(r["has_step"] and r["step"] >= step for r in ranks)
-    wait_until(done, f"step {step}", 110)
+    wait_until(done, f"step {step}")
 
 
 def wait_until_it_stands(run: Run):
     """Until so long after the last step that no look at it takes the job for a moving one."""
     wait_until(lambda: all(r["has_step"] and time.time_ns() - r["last_step_unix_ns"] > 3e9
                            for r in live(run).get("ranks", [{"has_step": False}])),
-               "the job stands", 110)
+               "the job stands")
 
 
-def doctor(run: Run, expected_code: int = 1) -> list[dict]:
+def doctor(run: Run, expected_code: int | None = 1) -> list[dict]:
     # With a slash at the end, as a shell completes it.
     done = subprocess.run([str(SHANTY), "doctor", f"{run.dir}/", "--json"], env=run.env,
-                          capture_output=True, timeout=110, check=False)
+                          capture_output=True, timeout=LIMIT_S, check=False)
+    findings = json.loads(done.stdout)["findings"]
+    if expected_code is None:
+        expected_code = 1 if loud(findings) else 0
     assert done.returncode == expected_code, done.stdout + done.stderr
-    return json.loads(done.stdout)["findings"]
+    return findings
 
 
 def loud(findings: list[dict]) -> list[dict]:
@@ -117,6 +129,12 @@ def loud(findings: list[dict]) -> list[dict]:
 
 def alive(run: Run) -> bool:
     return all(r["alive"] for r in live(run)["ranks"])
+
+
+@pytest.fixture
+def enough(tmp_path):
+    """What a job is told with ENOUGH: it trains until this is there."""
+    return tmp_path / "enough"
 
 
 def end(run: Run):
@@ -144,8 +162,8 @@ def test_a_rank_that_never_arrives_is_named_while_all_still_live(train, mode):
         assert after[0]["subject"]["ranks"] == [1]
 
 
-def test_a_stopped_rank_is_named_and_goes_on(train):
-    run = train("stop", 60, 2)
+def test_a_stopped_rank_is_named_and_goes_on(train, enough):
+    run = train("stop", MANY_STEPS, 2, env={"ENOUGH": str(enough)})
     try:
         wait_for_step(run, 5)
         pid = next(r["pid"] for r in live(run)["ranks"] if r["rank"] == 1)
@@ -157,26 +175,39 @@ def test_a_stopped_rank_is_named_and_goes_on(train):
         assert findings[0]["code"] == "HANG104"
         assert findings[0]["subject"]["ranks"] == [1]
         assert f"kill -CONT {pid}" in findings[0]["fix"][0]
+        enough.touch()
         assert run.wait().process.returncode == 0
     finally:
         end(run)
 
 
-def test_a_healthy_run_is_left_in_peace(train):
-    run = train("healthy", 60, 2)
+def look_at_a_healthy_run(train, enough) -> list[dict]:
+    """What is found while it runs, and afterwards."""
+    enough.unlink(missing_ok=True)
+    run = train("healthy", MANY_STEPS, 2, env={"ENOUGH": str(enough)})
     try:
-        wait_for_step(run, 5)
-        assert not loud(doctor(run, expected_code=0))
+        wait_for_step(run, 40)
+        findings = doctor(run, expected_code=None)
+        enough.touch()
         assert run.wait().process.returncode == 0
     finally:
         end(run)
-    findings = doctor(run, expected_code=0)
-    assert not loud(findings)
-    assert "PERF108" in {f["code"] for f in findings}
+    after = doctor(run, expected_code=None)
+    assert "PERF108" in {f["code"] for f in after}
+    return findings + after
+
+
+def test_a_healthy_run_is_left_in_peace(train, enough):
+    for _ in range(3):
+        said = loud(look_at_a_healthy_run(train, enough))
+        # What else a busy machine does may slow a job down; not each time.
+        if not all(f["class"] == "slow" for f in said) or not said:
+            break
+    assert not said
 
 
 def test_a_straggler_is_named(train):
-    run = train("straggler", 70, 2).wait()
+    run = train("straggler", 40, 2).wait()
     assert run.process.returncode == 0, run.stderr
     found = {f["code"]: f for f in loud(doctor(run))}
     assert found["PERF102"]["subject"]["ranks"] == [1]
@@ -184,7 +215,7 @@ def test_a_straggler_is_named(train):
 
 
 def test_a_slow_loader_is_named(train):
-    run = train("loader", 80, 2).wait()
+    run = train("loader", 50, 2).wait()
     assert run.process.returncode == 0, run.stderr
     assert "PERF107" in {f["code"] for f in loud(doctor(run))}
 

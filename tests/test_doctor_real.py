@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SHANTY, free_port
+from conftest import LIMIT_S, SHANTY
+from ports import free_port
 
 SCRIPT = Path(__file__).parent / "doctor" / "real_fault.py"
-LIMIT_S = 180
 AT_ONCE = 3
 
 
@@ -180,7 +180,7 @@ def run_ranks(fault, directory, logs):
     ranks = []
     for rank, world in enumerate(fault.worlds):
         env = environment(fault, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world),
-                          MASTER_ADDR="localhost", MASTER_PORT=str(port))
+                          MASTER_ADDR="localhost", MASTER_PORT=str(port), FAULT_STARTED=str(len(fault.worlds)))
         with open(logs / f"rank_{rank}.log", "wb") as out:
             ranks.append(subprocess.Popen([pythons[rank], str(SCRIPT), fault.name, str(directory)], env=env,
                                           stdout=out, stderr=subprocess.STDOUT))

@@ -1,5 +1,6 @@
 """Several `shanty run` commands that form one job, as on several machines."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -9,7 +10,8 @@ import sys
 
 import pytest
 
-from conftest import SHANTY, free_port, wait_until
+from conftest import LIMIT_S, SHANTY, wait_until
+from ports import free_port
 
 SCRIPT = """
     import os
@@ -113,21 +115,21 @@ def test_strangers_on_the_port_change_nothing(start, script, tmp_path):
 
     def connect():
         try:
-            return socket.create_connection(("127.0.0.1", port + 1), timeout=5)
+            return socket.create_connection(("127.0.0.1", port + 1), timeout=60)
         except OSError:
             return None
 
     first = wait_until(connect, "the coordinator listens")
-    others = [connect() for _ in range(50)]
-    first.sendall(os.urandom(100_000))
-    others[0].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    others[1].sendall(b"GET /" + b"x" * 100_000)
+    others = [wait_until(connect, "it listens on") for _ in range(50)]
+    said = (os.urandom(100_000), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /" + b"x" * 100_000)
+    for connection, words in zip((first, *others), said):
+        with contextlib.suppress(OSError):  # it may have been closed by now
+            connection.sendall(words)
     peer = start("--nnodes", 2, "--node-rank", 1, "--master-addr", "127.0.0.1",
                  "--master-port", port, script(SCRIPT))
     assert run.wait().code == 0 and peer.wait().code == 0, run.describe()
     for connection in (first, *others):
-        if connection:
-            connection.close()
+        connection.close()
 
 
 def test_a_stopped_agent_is_a_dead_node_after_its_lease(start, script, tmp_path):
@@ -217,11 +219,11 @@ def test_a_host_whose_own_name_is_a_loopback_address_to_itself_is_found(tmp_path
     """)
     command = [
         f"{SHANTY} run -q --run-dir {tmp_path}/run{node} --python {sys.executable} --nnodes 2 "
-        f"--rdzv-endpoint node-zero:29444 --rdzv-conf timeout=20 {program}" for node in (0, 1)]
+        f"--rdzv-endpoint node-zero:29444 --rdzv-conf timeout={LIMIT_S - 60} {program}" for node in (0, 1)]
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", TWO_MACHINES, "sh", tmp_path, *command],
         env={**os.environ, "SHANTY_TOKEN": "0123456789abcdef", "XDG_STATE_HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=60)
+        capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done
     masters = {line.split("rank ")[-1] for line in done.stdout.splitlines()}
     assert {line[0] for line in masters} == {"0", "1"}, done

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import SHANTY, shanty, wait_until
+from conftest import LIMIT_S, SHANTY, shanty, wait_until
 
 SCRIPT = """
     import os, sys, time
@@ -35,7 +35,7 @@ def test_a_running_job_can_be_read_and_followed(start, script, tmp_path):
     assert len(top["ranks"]) in (0, 2)
     go.touch()
     run.wait()
-    out, _ = follower.communicate(timeout=60)
+    out, _ = follower.communicate(timeout=LIMIT_S)
     assert "only from rank 0" in out and follower.returncode == 0
 
 

@@ -13,13 +13,15 @@ import time
 
 import pytest
 
-from conftest import SHANTY, shanty, wait_until
+from conftest import LIMIT_S, SHANTY, shanty, wait_until
 
 IDENTITY = """
     import os, sys
     print(os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"],
           os.environ["GROUP_RANK"], flush=True)
 """
+
+AT_ONCE_NS = 100_000_000  # much less than StopCount::kSameSignal
 
 # Waits for a file, so that a test decides when the ranks go on.
 WAITING = """
@@ -96,7 +98,8 @@ def test_a_killed_rank_restarts_the_whole_gang(start, script, tmp_path):
     go = tmp_path / "go"
     run = start("--nproc-per-node", 2, script(WAITING), go)
     ready(run, 2)
-    started = next(e for e in run.events() if e["kind"] == "workers_started")
+    started = wait_until(lambda: next((e for e in run.events() if e["kind"] == "workers_started"), None),
+                         "the agent says whom it has started")
     victim = started["extra"]["pids"][1]
     os.kill(victim, signal.SIGKILL)
     ready(run, 2, generation=2)
@@ -111,17 +114,18 @@ def test_a_killed_rank_restarts_the_whole_gang(start, script, tmp_path):
 
 
 def test_a_failure_is_dated_by_its_error_and_not_by_the_end_of_its_process(start, script, tmp_path):
-    raised = tmp_path / "raised"
+    left = tmp_path / "left"
     run = start(script("""
         import atexit, sys, time
-        atexit.register(time.sleep, 3)
-        with open(sys.argv[1], "w") as file:
-            file.write(str(time.time_ns()))
+        def leave():
+            with open(sys.argv[1], "w") as file:
+                file.write(str(time.time_ns()))
+        atexit.register(leave)
         raise ValueError("slow to leave")
-    """), raised).wait()
+    """), left).wait()
     assert run.code == 1, run.describe()
     ended = next(e for e in run.events() if e["kind"] == "generation_ended")
-    assert ended["extra"]["unix_ns"] - int(raised.read_text()) < 2e9, run.describe()
+    assert ended["extra"]["unix_ns"] < int(left.read_text()), run.describe()
 
 
 def test_the_restart_budget_ends_the_job(start, script):
@@ -233,26 +237,38 @@ def test_nohup_keeps_a_job_from_the_end_of_its_terminal(start, script, tmp_path)
     assert run.code == 0, run.describe()
 
 
+SAVES_SLOWLY = """
+    import signal, time
+    def leave(number, frame):
+        time.sleep(1)
+        print("saved", flush=True)
+        raise SystemExit
+    signal.signal(signal.SIGTERM, leave)
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.05)
+"""
+
+
+def stops(run):
+    """When the command took a signal to stop for one."""
+    return [e["unix_ns"] for e in run.events()
+            if e["kind"] == "stopping" and e["source"] == "command-0"]
+
+
 def test_a_signal_that_comes_twice_at_once_is_one_signal(start, script):
     """timeout(1) signals the command and then its process group."""
-    run = start(
-        script("""
-            import signal, time
-            def leave(number, frame):
-                time.sleep(1)
-                print("saved", flush=True)
-                raise SystemExit
-            signal.signal(signal.SIGTERM, leave)
-            print("ready", flush=True)
-            while True:
-                time.sleep(0.05)
-        """),
-    )
-    ready(run, 1)
-    run.process.send_signal(signal.SIGTERM)
-    time.sleep(0.02)
-    run.process.send_signal(signal.SIGTERM)
-    run.wait()
+    for _ in range(10):
+        run = start(script(SAVES_SLOWLY))
+        ready(run, 1)
+        run.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: stops(run), "the first one was taken")
+        run.process.send_signal(signal.SIGTERM)
+        run.wait()
+        first, *second = stops(run)
+        # A machine that held one of the two up for so long made two signals of them.
+        if not second or second[0] - first < AT_ONCE_NS:
+            break
     assert b"saved" in run.log(0), run.describe()
 
 
@@ -479,7 +495,7 @@ def test_a_reader_that_had_enough_does_not_fail_the_job(script, tmp_path):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     command.stdout.readline()
     command.stdout.close()
-    assert command.wait(60) == 0
+    assert command.wait(LIMIT_S) == 0
     assert json.loads((tmp_path / "run" / "report.json").read_text())["outcome"] == "succeeded"
 
 
@@ -493,7 +509,7 @@ def test_no_output_is_lost_in_a_pipe_that_does_not_block(script, tmp_path):
     wait_until((tmp_path / "run" / "report.json").exists, "the job is over, and the pipe is full")
     with os.fdopen(read_end, "rb") as output:
         lines = output.read().split()
-    assert command.wait(60) == 0
+    assert command.wait(LIMIT_S) == 0
     assert lines == [b"%d" % i for i in range(1, 200001)]
 
 
@@ -532,15 +548,17 @@ def test_a_limit_of_file_sizes_costs_output_and_not_the_job(start, script):
     assert len(run.log(0)) == limit
 
 
-def test_live_state_is_not_written_for_every_single_note(start):
+def test_live_state_is_not_written_for_every_single_note(start, tmp_path):
     """With thousands of ranks that die together it would be written thousands of times."""
     libc = ctypes.CDLL(None)
     watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     begin = time.monotonic()
-    run = start("--nnodes", 24, "--no-python", "true")
+    until_told = f"until test -e {tmp_path / 'go'}; do sleep 0.05; done"
+    run = start("--nnodes", 24, "--no-python", "sh", "-c", until_told)
     wait_until(run.dir.exists, "the run directory is there")
     in_moved_to = 0x80
     assert libc.inotify_add_watch(watch, os.fsencode(run.dir), in_moved_to) >= 0
+    (tmp_path / "go").touch()
     run.wait()
     took_s = time.monotonic() - begin
     writes = os.read(watch, 1 << 20).count(b"live.json\0")

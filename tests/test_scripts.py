@@ -11,7 +11,8 @@ import textwrap
 
 import pytest
 
-from conftest import LIMIT_S, SHANTY, free_port
+from conftest import LIMIT_S, SHANTY
+from ports import free_port
 
 PRELUDE = """\
 import os, sys
@@ -159,7 +160,7 @@ SCRIPTS = {
         import datetime, torch.distributed as dist
         rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), world, is_master=rank == 0,
-                              timeout=datetime.timedelta(seconds=60))
+                              timeout=datetime.timedelta(seconds=200))
         store.set(f"key-{rank}", f"value-{rank}")
         out([store.get(f"key-{r}").decode() for r in range(world)])
         if store.add("arrived", 1) == world:
@@ -195,7 +196,7 @@ SCRIPTS = {
             sys.exit(0)
         signal.signal(signal.SIGTERM, leave)
         open(os.environ["OUT"] + "/../armed", "w").close()
-        time.sleep(60)
+        time.sleep(600)
     """,
     "children": """
         import atexit, multiprocessing, subprocess, threading

@@ -17,7 +17,7 @@ job: tiny
 run: {script: train.py, python: python}
 nodes: 2
 gpus_per_node: 1
-restart: {max: 2, grace: 10s}
+restart: {max: 2, grace: 60s}
 """
 HEAD = """
 import os, signal, sys, time
@@ -114,5 +114,5 @@ def test_scancel_lets_the_ranks_save_and_leaves_nothing(slurm, submit, tmp_path)
     slurm.wait(lambda: slurm.ask("squeue", "-h", "-j", job) == "", "the job is gone")
     slurm.wait(lambda: not slurm.processes("train.py"), "no rank is left")
     slurm.wait(lambda: any(tmp_path.glob(REPORT)), "shanty has told how it ended")
-    assert log(tmp_path).count(" saves") == 2, log(tmp_path)
+    slurm.wait(lambda: log(tmp_path).count(" saves") == 2, "both ranks have said that they save")
     assert report(tmp_path)["outcome"] == "stopped"
