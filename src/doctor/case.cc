@@ -82,6 +82,12 @@ void Case::read_world() {
   for (const Record* r : all("pg_options")) at_least(r->number("size"));
   for (const Record* r : all("world_line")) at_least(r->number("world"));
   for (const Record* r : all("gloo_mesh")) at_least(r->number("size"));
+  for (const Record* r : all("timeout")) {
+    const bool gathers = r->get("op").find("ALLGATHER") != std::string_view::npos;
+    const bool all_ranks = r->get("group").empty() || r->get("group").starts_with("0");
+    const int64_t in = r->number("numel");
+    if (gathers && all_ranks && in > 0) at_least(r->number("numel_out") / in);
+  }
   const Record* nproc = first("launch_nproc");
   const Record* nodes = first("launch_max");
   if (nproc && nodes) at_least(nproc->number("value") * nodes->number("value"));

@@ -18,10 +18,13 @@
 #include "logs/pattern.h"
 #include "logs/prefix.h"
 #include "logs/tally.h"
+#include "logs/traceback.h"
 #include "text/utf8.h"
 
 namespace shanty {
 namespace {
+
+constexpr std::string_view kException = "exception";
 
 struct Row {
   const EventRow* row = nullptr;
@@ -34,6 +37,8 @@ struct Events {
   std::vector<Row> rows;
   std::vector<std::string_view> needles;
   std::vector<std::vector<uint32_t>> rows_of_needle;
+  uint32_t frame_needle = 0;
+  uint32_t exception_row = 0;
 
   Events() {
     std::unordered_map<std::string_view, uint32_t> known;
@@ -43,6 +48,8 @@ struct Events {
         needles.push_back(row.needle);
         rows_of_needle.emplace_back();
       }
+      if (row.needle == kFrameNeedle) frame_needle = at->second;
+      if (row.id == kException) exception_row = static_cast<uint32_t>(rows.size());
       rows_of_needle[at->second].push_back(static_cast<uint32_t>(rows.size()));
       Row compiled{.row = &row, .pattern = std::nullopt};
       if (!row.pattern.empty()) compiled.pattern.emplace(row.pattern);
@@ -146,6 +153,7 @@ class LogScanner::Impl {
     counted_ = 0;
     line_begin_ = line_end_ = 0;
     hit_needles_.clear();
+    raised_.clear();
     std::fill(hits_in_block_.begin(), hits_in_block_.end(), 0);
     finder_.scan(
         block.bytes,
@@ -181,6 +189,7 @@ class LogScanner::Impl {
     wanted_.clear();
     size_t first_hit = line_end_;
     for (const auto& [needle, end] : hit_needles_) {
+      if (needle == events_.frame_needle) keep_raised();
       first_hit = std::min(first_hit, end - events_.needles[needle].size());
       for (const uint32_t row : events_.rows_of_needle[needle]) {
         if (wants(row, end)) wanted_.push_back(row);
@@ -257,6 +266,26 @@ class LogScanner::Impl {
     return line.substr(0, line.find('\r'));
   }
 
+  // The exception below the frame of this line.
+  void keep_raised() {
+    const auto raised = raised_below(block_.bytes, line_begin_, line_end_);
+    if (!raised || !raised_.insert(raised->begin).second) return;
+    count_lines();
+    const Aside here{line_begin_, line_end_, line_, 0};
+    line_begin_ = raised->begin;
+    line_end_ = raised->end;
+    line_ += raised->lines_below;
+    Prefix prefix = read_prefix(block_.bytes.substr(line_begin_, line_end_ - line_begin_),
+                                options_->around_unix_ns, buffer_);
+    prefix.message = raised->message;
+    captures_ = {{"type", raised->type}, {"what", raised->what}, {"at", raised->at}};
+    const Row& row = events_.rows[events_.exception_row];
+    keep(row, make_record(row, prefix));
+    line_begin_ = here.begin;
+    line_end_ = here.end;
+    line_ = here.line;
+  }
+
   void read_line(size_t first_hit) {
     count_lines();
     take_apart(first_hit);
@@ -269,6 +298,7 @@ class LogScanner::Impl {
     for (const uint32_t index : wanted_) {
       const Row& row = events_.rows[index];
       if (row.row->id == matched_id) continue;
+      if (row.row->id == kException && raised_.contains(line_begin_)) continue;
       captures_.clear();
       if (row.pattern && !row.pattern->find(prefix.message, captures_)) continue;
       matched_id = row.row->id;
@@ -384,6 +414,7 @@ class LogScanner::Impl {
   size_t line_end_ = 0;
   std::vector<std::pair<uint32_t, size_t>> hit_needles_;
   std::vector<uint32_t> wanted_;
+  std::set<size_t> raised_;  // begins of lines of this block that were kept as exceptions
   std::unordered_map<uint32_t, std::deque<Aside>> aside_;  // by row
   std::string buffer_;
   Captures captures_;

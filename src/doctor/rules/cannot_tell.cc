@@ -48,8 +48,10 @@ void everyone_waits(const Case& of, const TimeoutView& view, Hypotheses& out) {
 void nothing_named(const Case& of, const TimeoutView& view, Hypotheses& out) {
   Draft draft(of, "HANG199", "collective_desync", 0.3, Nearness::kSymptom);
   draft.show(view.lines);
-  if (!is_excerpt(of, view)) {
-    for (const int rank : view.late) draft.rank(rank);
+  // Of two, the other one is the suspect, whatever else is missing here.
+  const bool of_two = view.silent.size() == 1 && of.world_size() == 2;
+  if (!is_excerpt(of, view) || of_two) {
+    for (const int rank : of_two ? view.silent : view.late) draft.rank(rank);
   }
   draft.message(
       fmt::format("cannot tell: {} number {} timed out, and these logs do not say what the "
@@ -281,6 +283,48 @@ void only_counters(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// HCCL and the runtime of NPUs: a collective does not end, and the peers' logs would say why.
+void unhandled_npu(const Case& of, Hypotheses& out) {
+  const Records lines = of.all({"hccl_wait", "hccl_error"});
+  if (lines.empty()) return;
+  Draft draft(of, "HANG199", "rank_busy", 0.35, Nearness::kSymptom);
+  draft.show(lines);
+  draft.message(
+      "cannot tell: a collective of HCCL does not end: a rank that is late, ended or on another "
+      "path of the program, or the network between the NPUs");
+  draft.fix("the logs of all ranks (ASCEND_PROCESS_LOG_PATH): which one names no remote rank?");
+  draft.fix("HCCL_EXEC_TIMEOUT and HCCL_CONNECT_TIMEOUT longer than a save or an evaluation");
+  out.push_back(draft.done());
+}
+
+bool is_progress_after(const Case& of, const Record& line) {
+  const Records progress = of.all({"step", "finished"});
+  return std::any_of(progress.begin(), progress.end(), [&line](const Record* record) {
+    return record->file == line.file && record->line > line.line;
+  });
+}
+
+// Nothing of it is known but that it ended, and not well.
+void ended_badly(const Case& of, Hypotheses& out) {
+  Records lines = of.all({"exception", "ended_badly", "ray_actor_died", "async_exception"});
+  std::erase_if(lines, [&of](const Record* line) {
+    const bool asked = line->get("type") == "SystemExit" && line->get("what") == "0";
+    return asked || is_progress_after(of, *line);
+  });
+  if (lines.empty()) return;
+  Draft draft(of, "HANG199", "rank_died_early", 0.2, Nearness::kSymptom);
+  draft.show(lines).blame(lines);
+  for (const Record* record : of.all("ray_actor_at")) draft.node(record->node);
+  draft.message("cannot tell why the job ended: its last word here is \"" +
+                said(*lines.back(), 140) +
+                "\", an echo of something that failed before it or elsewhere");
+  draft.fix("the logs of all ranks from their beginning: whose ends first, and with what?");
+  draft.fix(
+      "to decide between a kill and a crash: the exit codes (kubectl describe pod, sacct -j ID, "
+      "echo $?); dmesg -T | grep -i -e oom -e segfault -e xid");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 // What is left when no cause is named: two possibilities and how to decide.
@@ -301,6 +345,8 @@ void cannot_tell_rule(const Case& of, Hypotheses& out) {
   first_barrier_waits(of, out);
   ended_without_word(of, out);
   unhandled_loader(of, out);
+  unhandled_npu(of, out);
+  ended_badly(of, out);
 }
 
 }  // namespace shanty

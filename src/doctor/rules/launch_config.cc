@@ -61,6 +61,8 @@ void wrong_ranks(const Case& of, Hypotheses& out) {
     if (!draft.blames_someone()) draft.blame(lines);
     draft.message(lines.front()->event == "nccl_procs_mismatch"
                       ? "the processes disagree about WORLD_SIZE"
+                  : lines.front()->get("a").empty()
+                      ? "two processes were given the same rank"
                       : fmt::format("rank {} is claimed twice or does not exist: RANK or node rank "
                                     "is wrong",
                                     lines.front()->get("a")));
@@ -121,6 +123,21 @@ void no_login(const Case& of, Hypotheses& out) {
   draft.message("the launcher may not log in to another node by ssh: " + said(*lines.front()));
   draft.rule_out("network: sshd of the other node answered");
   draft.fix("ssh HOST true from the first node, as the user of the job: keys and known_hosts");
+  out.push_back(draft.done());
+}
+
+// What the launcher starts on another node, or where, is not the same there.
+void not_there(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("not_there");
+  if (lines.empty() || of.trained()) return;
+  Draft draft(of, "RANK101", "launch_config", 0.8);
+  draft.show(lines).show(of.all("ended_badly")).blame(lines);
+  draft.message(fmt::format("the shell of {} does not find what it is to run: {}: {}",
+                            of.place(*lines.front()), lines.front()->get("path"),
+                            lines.front()->get("what")));
+  draft.rule_out("the program: it was not started there");
+  draft.fix("the same paths on every node: a shared file system, or one image");
+  draft.fix("a shell without a terminal reads no .bashrc: give the interpreter's whole path");
   out.push_back(draft.done());
 }
 
@@ -282,6 +299,7 @@ void launch_config_rule(const Case& of, Hypotheses& out) {
   wrong_ranks(of, out);
   ranks_told_twice(of, out);
   no_login(of, out);
+  not_there(of, out);
   no_daemons(of, out);
   shapes_of_launch(of, out);
   too_few_came(of, out);

@@ -81,6 +81,17 @@ const Record* first_own(const Case& of, Records& others) {
   return first;
 }
 
+// Ray hands an exception on with the address of the process that raised it.
+void name_whom_ray_quotes(const Case& of, Draft& draft) {
+  const Records quoted = of.all("ray_raised");
+  if (quoted.empty()) return;
+  const bool one_node = std::all_of(quoted.begin(), quoted.end(), [&quoted](const Record* record) {
+    return record->node == quoted.front()->node;
+  });
+  draft.show(quoted.front());
+  if (one_node) draft.node(quoted.front()->node);
+}
+
 void raised(const Case& of, Hypotheses& out) {
   Records others;
   const Record* first = first_own(of, others);
@@ -92,8 +103,10 @@ void raised(const Case& of, Hypotheses& out) {
   const double confidence = of.has("traceback") ? 0.72 : 0.5;
   Draft draft(of, "RUN102", "rank_died_early", confidence, Nearness::kStructure);
   draft.show(first).show(of.all({"worker_failed", "summary_rank"})).blame(first);
-  draft.message(fmt::format("{} {} first: {}", of.place(*first), signal ? "crashed" : "raised",
-                            said(*first, 160)));
+  const std::string_view at = first->get("at");
+  draft.message(fmt::format("{} {} first: {}{}", of.place(*first), signal ? "crashed" : "raised",
+                            said(*first, 160), at.empty() ? "" : fmt::format(" ({})", at)));
+  if (!draft.blames_someone()) name_whom_ray_quotes(of, draft);
   if (!others.empty()) draft.show(others);
   draft.rule_out("the timeouts and closed connections of the other ranks: they come after it");
   if (signal) {

@@ -203,6 +203,37 @@ void several_masters(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+// What the other rules know better.
+bool is_told_otherwise(const Case& of) {
+  for (const auto event : {"client_timeout", "connect_failed", "bind_failed", "bind_refused",
+                           "rdzv_timeout", "rdzv_closed", "rdzv_connection", "store_wait",
+                           "clients_joined", "gloo_mesh", "gloo_connect", "gloo_no_interface",
+                           "env_missing", "stop_waiting", "store_closed", "gloo_closed"}) {
+    if (of.has(event)) return true;
+  }
+  return !of.unresolved().empty();
+}
+
+// An exception of any kind out of the code in which the processes meet.
+void raised_at_meeting(const Case& of, Hypotheses& out) {
+  if (is_told_otherwise(of) || of.trained()) return;
+  for (const Record* error : of.all("exception")) {
+    if (!of.raised_under(*error, "rdzv_frame")) continue;
+    const bool denied = error->get("what").find("Permission denied") != std::string_view::npos;
+    const bool file = denied && error->get("what").find("open(") != std::string_view::npos;
+    Draft draft(of, "RDZV101", "rendezvous_store", 0.75);
+    draft.show(error).show(of.all("rdzv_frame")).blame(error);
+    draft.message(of.place(*error) +
+                  " failed where the processes meet, before any training: " + said(*error, 140));
+    draft.rule_out("the network: no connection was refused or timed out");
+    if (file) draft.fix("a path that all processes may write, on a file system that they share");
+    if (denied && !file) draft.fix("ports below 1024 need root: MASTER_PORT above 1023");
+    draft.fix("compare init_method, MASTER_ADDR, MASTER_PORT and torch's version on all nodes");
+    out.push_back(draft.done());
+    return;
+  }
+}
+
 }  // namespace
 
 void rendezvous_store_rule(const Case& of, Hypotheses& out) {
@@ -213,6 +244,7 @@ void rendezvous_store_rule(const Case& of, Hypotheses& out) {
   cannot_host(of, out);
   refused(of, out);
   lost(of, out);
+  raised_at_meeting(of, out);
 }
 
 }  // namespace shanty

@@ -43,6 +43,8 @@ constexpr EventRow kRows[] = {
     {"link_down", kCause, "lost carrier", R"~((?P<ifc>[\w.-]+): [Ll]ost carrier)~"},
     {"efa_reg_mr", kCause, "REG_MR",
      R"~(efa_\w+: Failed to process command REG_MR.*err (?P<error>-?\d+))~"},
+    {"efa_reg_mr", kCause, "Failed to process command ",
+     R"~(efa_\w+: Failed to process command (?:ALLOC|CREATE)_\w+.*err (?P<error>-?\d+))~"},
     {"sched_failed", kCause, "nodes are available:",
      R"~((?:\bpod/(?P<pod>[a-z0-9][\w.-]*) +)?(?P<what>\d+/\d+ nodes are available: .*))~"},
     {"sched_failed", kCause, "nodes are unavailable:",  // Volcano

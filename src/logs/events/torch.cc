@@ -92,6 +92,8 @@ constexpr EventRow kRows[] = {
     {"name_unknown", kCause, "no such host", R"~(lookup (?P<host>[\w.-]+).*no such host)~"},
     {"connect_failed", kFatal, "client socket has failed to connect",
      R"~(failed to connect to \[?(?P<host>[^\]\s]+?)\]?:(?P<port>\d+) \(errno: (?P<errno>\d+) - (?P<error>[^)]+)\))~"},
+    {"connect_failed", kFatal, "client socket has failed to connect",  // Windows
+     R"~(failed to connect to \[?(?P<host>[^\]\s]+?)\]?:(?P<port>\d+) \(system error: (?P<errno>\d+) - (?P<error>[^)]+)\))~"},
     {"connect_failed", kFatal, "Connection timed out",
      R"~(^RuntimeError: (?P<error>Connection timed out)$)~"},
     {"connect_failed", kFatal, "No route to host",
