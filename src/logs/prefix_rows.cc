@@ -27,6 +27,8 @@ constexpr PrefixRow kRows[] = {
      R"~(\[(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\] )~" ISO_TIME R"~( (?P<logger>\w+): ?)~"},
     {"level in brackets", "[",
      R"~(\[(?P<level>DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\] ?)~"},
+    {"torch_npu", "[",
+     R"~(\[(?P<level>ERROR|WARNING)\] \d{4}-\d\d-\d\d-\d\d:\d\d:\d\d \(PID:(?P<pid>\d+), Device:-?\d+, RankID:(?P<rank>-?\d+)\) ?)~"},
     {"mpirun --tag-output", "[", R"~(\[\d+,(?P<rank>\d+)\]<\w+>: ?)~"},
     {"horovodrun", "[", R"~(\[(?P<rank>\d+)\]<std(?:out|err)>: ?)~"},
     {"torchrun --tee", "[", R"~(\[(?:default|[A-Za-z][A-Za-z_]*)?(?P<local>\d+)\]: ?)~"},

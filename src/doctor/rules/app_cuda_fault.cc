@@ -92,6 +92,7 @@ void app_cuda_fault_rule(const Case& of, Hypotheses& out) {
   } else {
     draft.blame(first);
   }
+  for (const Record* record : faults) draft.device(std::string(record->get("bus")));
   draft.message(asserts.empty() ? "a kernel of " + of.place(*culprit) + " made an illegal access"
                                 : "a kernel of " + of.place(*culprit) +
                                       " failed its assertion: an index or a "

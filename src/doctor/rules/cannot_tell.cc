@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kShortTimeoutMs = 120'000;
 constexpr int64_t kTerminated = -15;
+constexpr int64_t kNoSuchFamily = 97;   // EAFNOSUPPORT
+constexpr int64_t kNoSuchAddress = 99;  // EADDRNOTAVAIL
 
 // Everyone arrived in the same collective and nothing says why it does not end.
 void everyone_waits(const Case& of, const TimeoutView& view, Hypotheses& out) {
@@ -106,6 +108,29 @@ void unhandled_nccl(const Case& of, Hypotheses& out) {
       part ? fmt::format("cannot tell for sure: NCCL failed in {}: {}", part->what, said(**named))
            : "cannot tell: NCCL failed and the line that says why is not in these logs");
   draft.fix("run again with NCCL_DEBUG=WARN (or INFO) and give all ranks' logs");
+  out.push_back(draft.done());
+}
+
+// Connections to the store that fail for a reason that no other rule knows.
+void unhandled_connection(const Case& of, Hypotheses& out) {
+  Records lines = of.all("connect_failed");
+  // Addresses of IPv6 that are tried in vain before the others.
+  std::erase_if(lines, [](const Record* record) {
+    return record->number("errno") == kNoSuchFamily || record->number("errno") == kNoSuchAddress;
+  });
+  const bool came_through = of.trained() || of.has("connected") || of.has("hosts_store") ||
+                            of.has("rdzv_done") || of.has("nccl_init");
+  if (lines.empty() || came_through) return;
+  Draft draft(of, "HANG199", "net_interface", 0.35, Nearness::kSymptom);
+  draft.show(lines).blame(lines);
+  const Record& first = *lines.front();
+  if (!draft.blames_someone()) draft.node(of.who_is(first.get("host")));
+  draft.message(
+      fmt::format("cannot tell why {}:{} is not reached ({}): a name that leads to a "
+                  "wrong address, or a blocked port",
+                  first.get("host"), first.get("port"), first.get("error")));
+  draft.fix("what does the name lead to: getent hosts NAME (nslookup NAME), there and here?");
+  draft.fix("MASTER_ADDR with the address of node 0 itself, then nc -vz ADDRESS PORT");
   out.push_back(draft.done());
 }
 
@@ -307,6 +332,7 @@ bool is_progress_after(const Case& of, const Record& line) {
 // Nothing of it is known but that it ended, and not well.
 void ended_badly(const Case& of, Hypotheses& out) {
   Records lines = of.all({"exception", "ended_badly", "ray_actor_died", "async_exception"});
+  if (lines.empty()) lines = of.all("traceback");  // whose end is cut off
   std::erase_if(lines, [&of](const Record* line) {
     const bool asked = line->get("type") == "SystemExit" && line->get("what") == "0";
     return asked || is_progress_after(of, *line);
@@ -338,6 +364,7 @@ void cannot_tell_rule(const Case& of, Hypotheses& out) {
     only_counters(of, out);
   }
   unhandled_nccl(of, out);
+  unhandled_connection(of, out);
   unhandled_mesh(of, out);
   unhandled_gloo(of, out);
   stalled(of, out);

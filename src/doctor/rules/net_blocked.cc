@@ -116,6 +116,7 @@ void by_errno(const Case& of, const Records& lines, Hypotheses& out) {
       if (!record->get(name).empty()) peers.insert(of.who_is(record->get(name)));
     }
   }
+  if (!draft.blames_someone() && !peers.empty()) draft.node(*peers.begin());
   draft.message(fmt::format(
       "connections of {} {}: the network between them is blocked", of.place(*lines.front()),
       peers.empty() ? "time out"

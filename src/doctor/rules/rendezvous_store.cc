@@ -4,16 +4,19 @@
 
 #include <fmt/format.h>
 
+#include "doctor/launcher_saw.h"
 #include "doctor/rule.h"
 #include "doctor/rules/store_clients.h"
 
 namespace shanty {
 namespace {
 
+constexpr int64_t kRefusedOnWindows = 10061;
+
 Records refusals(const Case& of) {
   Records out;
   for (const Record* record : of.all({"connect_failed", "nccl_connect", "store_retry"})) {
-    if (record->number("errno") == 111 ||
+    if (record->number("errno") == 111 || record->number("errno") == kRefusedOnWindows ||
         record->get("error").find("Connection refused") != std::string_view::npos) {
       out.push_back(record);
     }
@@ -53,6 +56,7 @@ void nobody_hosts(const Case& of, Hypotheses& out) {
     endpoints.insert(std::string(record->get("value")));
   }
   const Record& client = *clients.front();
+  if (!draft.blames_someone()) draft.node(std::string(client.get("host")));
   draft.message(fmt::format("nobody {} the store{}: {}", several ? "hosts" : "answers for",
                             client.get("host").empty()
                                 ? ""
@@ -214,6 +218,12 @@ bool is_told_otherwise(const Case& of) {
   return !of.unresolved().empty();
 }
 
+// What stands between `opening` and the next `closing`, which both are there.
+std::string inside(std::string_view text, std::string_view opening, char closing) {
+  text.remove_prefix(text.find(opening) + opening.size());
+  return std::string(text.substr(0, text.find(closing)));
+}
+
 // An exception of any kind out of the code in which the processes meet.
 void raised_at_meeting(const Case& of, Hypotheses& out) {
   if (is_told_otherwise(of) || of.trained()) return;
@@ -226,6 +236,10 @@ void raised_at_meeting(const Case& of, Hypotheses& out) {
     draft.message(of.place(*error) +
                   " failed where the processes meet, before any training: " + said(*error, 140));
     draft.rule_out("the network: no connection was refused or timed out");
+    if (const auto alone = failed_alone(of); alone && !draft.blames_someone()) {
+      draft.rank(alone->rank).node(alone->node);
+    }
+    if (file) draft.file(inside(error->get("what"), "open(", ')'));
     if (file) draft.fix("a path that all processes may write, on a file system that they share");
     if (denied && !file) draft.fix("ports below 1024 need root: MASTER_PORT above 1023");
     draft.fix("compare init_method, MASTER_ADDR, MASTER_PORT and torch's version on all nodes");

@@ -53,10 +53,23 @@ void denied(const Case& of, Hypotheses& out) {
   out.push_back(draft.done());
 }
 
+void gone(const Case& of, Hypotheses& out) {
+  const Records lines = of.all("shm_gone");
+  if (lines.empty() || of.trained()) return;
+  Draft draft(of, "SHM101", "shm", 0.85);
+  draft.show(lines).blame(lines).file(std::string(lines.front()->get("path")));
+  draft.message("a segment of shared memory of " + of.place(*lines.front()) +
+                " was removed while it was in use: " + std::string(lines.front()->get("path")));
+  draft.rule_out("a /dev/shm that is too small: the segment had been made");
+  draft.fix("RemoveIPC=no in /etc/systemd/logind.conf of the nodes; no job that cleans /dev/shm");
+  out.push_back(draft.done());
+}
+
 }  // namespace
 
 void shm_rule(const Case& of, Hypotheses& out) {
   denied(of, out);
+  gone(of, out);
   const Records full = full_lines(of);
   const Records bus = bus_errors(of);
   if (full.empty() && bus.empty()) return;

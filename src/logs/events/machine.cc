@@ -124,6 +124,8 @@ constexpr EventRow kRows[] = {
     {"disruption", kCause, "EvictionByEvictionAPI", R"~((?P<what>EvictionByEvictionAPI))~"},
     {"disruption", kCause, "TerminationByKubelet", R"~((?P<what>TerminationByKubelet))~"},
     {"disruption", kCause, "Preempted", R"~((?P<what>Preempted (?:by .*|in order to .*)?))~"},
+    {"disruption", kCause, "preempted",
+     R"~((?i)(?:signal \w+ on (?P<node>[\w.-]*\w): )?(?P<what>\b(?:job|node|instance|machine|pod|worker|vm|run)\b.{0,40}\b(?:is|was|been|being|got|will be) preempted.*))~"},
     {"disruption", kCause, "is being drained",
      R"~((?P<what>[Nn]ode (?P<who>\S+) is being drained))~"},
     {"disruption", kCause, "TaintManagerEviction", R"~((?P<what>TaintManagerEviction.*))~"},

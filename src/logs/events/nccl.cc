@@ -199,6 +199,7 @@ constexpr EventRow kRows[] = {
      R"~((?P<what>reason=\[task timeout\]|hccl.*task timeout occurred))~"},
     {"device_busy", kCause, "Failed to initialize the HCCP process", ""},
     {"hccl_error", kFatal, "HCCL error in", ""},
+    {"hccl_error", kFatal, " api failed", R"~(^ERR\d+ .* api failed)~"},
     {"nccl_op", kFact, ": opCount ",
      R"~((?P<op>\w+): opCount (?P<count>[0-9a-f]+) sendbuff \S+ recvbuff \S+ (?:count|acc\S*) (?P<numel>\d+) datatype (?P<type>\d+))~",
      Keep::kSeries},

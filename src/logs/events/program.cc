@@ -41,6 +41,9 @@ constexpr EventRow kRows[] = {
     // Until NCCL 2.11 the segment was named without its directory.
     {"shm_full", kCause, "shared memory segment",
      R"~((?P<what>Error while (?:creating|attaching to)) shared memory segment (?P<path>[^\s'",:;)>]+)(?:.*size (?P<bytes>\d+))?)~"},
+    // Systemd clears away what users leave there who are not logged in.
+    {"shm_gone", kCause, "/dev/shm/",
+     R"~((?P<path>/dev/shm/[^\s'",:;)>]+) failed, error: (?P<error>No such file or directory))~"},
     {"shm_denied", kCause, "shm_open failed",
      R"~(shm_open failed ?: (?P<error>Permission denied|Operation not permitted))~"},
     // Semaphores and shared blocks of Python live in /dev/shm; their errors do not say so.
@@ -79,6 +82,9 @@ constexpr EventRow kRows[] = {
     {"host_memory", kCause, "Cannot allocate memory",
      R"~((?:\[Errno 12\]|fork|mmap).*Cannot allocate memory)~"},
     {"gpu_oom", kCause, "CUDA error: out of memory", R"~((?P<wanted>))~"},
+    {"gpu_oom", kCause, "cuda runtime error (2)", R"~((?P<wanted>))~"},  // until 1.5
+    {"cuda_error", kFatal, "cuda runtime error (",
+     R"~(cuda runtime error \(\d+\) : (?P<what>[\w -]+?)(?: at |$))~"},
     {"gpu_oom", kCause, "CUDA_ERROR_OUT_OF_MEMORY", R"~((?P<wanted>))~"},
     {"gpu_oom", kCause, "OutOfMemoryError: Allocation on device", R"~((?P<wanted>))~"},
     {"gpu_oom", kCause, "PU out of memory",  // NPU, XPU, GPU
@@ -303,8 +309,10 @@ constexpr EventRow kRows[] = {
     {"glibc_abort", kFatal, "*** Aborted at ", R"~(\*\*\* Aborted at \d+ \(unix time\))~"},  // glog
     {"glibc_abort", kFatal,
      " received at time=", R"~(\*\*\* SIG(?:ABRT|ILL|FPE|TRAP) received at)~"},
-    {"segfault", kFatal, " received at time=", R"~(\*\*\* SIGSEGV received at)~"},
-    {"bus_error", kCause, " received at time=", R"~(\*\*\* SIGBUS received at)~"},
+    {"segfault", kFatal, "*** SIG", R"~(\*\*\* SIGSEGV (?:\(@\S+\) )?received)~"},
+    {"bus_error", kCause, "*** SIG", R"~(\*\*\* SIGBUS (?:\(@\S+\) )?received)~"},
+    {"glibc_abort", kFatal, "Check failure stack trace", ""},
+    {"glibc_abort", kFatal, "Check failed: ", R"~(\bCheck failed: (?P<what>.*))~"},
     {"glibc_abort", kFatal, "interrupted by signal", R"~(interrupted by signal (?:6|4|8): )~"},
     {"segfault", kFatal, "interrupted by signal 11", ""},
     {"exit_137", kFatal, "interrupted by signal 9", ""},
@@ -412,6 +420,10 @@ constexpr EventRow kRows[] = {
      R"~((?:failed|exited|died|terminated)(?: with|:) exit status [1-9]\d*)~"},
     {"ended_badly", kFatal, "xited with code ",
      R"~((?:[Pp]od: (?:[\w-]+\.)?(?P<pod>[a-z0-9][\w-]*) )?(?:has )?exited with code -?[1-9]\d*)~"},
+    {"ended_badly", kFatal, "job failed", R"~((?i)\btraining job failed\b)~"},
+    {"ended_badly", kFatal, "xperiment failed", R"~((?i)^the experiment failed\b)~"},
+    {"ended_badly", kFatal, "ExecuteUserScriptError", ""},  // SageMaker
+    {"ended_badly", kFatal, "Exit Code: ", R"~(AlgorithmError: Exit Code: [1-9]\d*)~"},
     {"ended_badly", kFatal, "BackoffLimitExceeded", ""},
     {"ended_badly", kFatal, "reached the specified backoff limit", ""},
     {"ended_badly", kFatal, "replica(s) failed",
