@@ -244,7 +244,9 @@ Draft& Draft::blame(const Records& records) {
 
 Draft& Draft::blame(const Record* record) {
   if (!record) return *this;
-  rank(record->rank);
+  // Of one node the local ranks are all there are.
+  const bool local = record->rank < 0 && !case_.several_nodes();
+  rank(local ? record->local_rank : record->rank);
   node(record->node);
   return pod(record->pod);
 }

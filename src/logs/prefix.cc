@@ -1,6 +1,8 @@
 #include "logs/prefix.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -165,6 +167,24 @@ bool open_json(std::string_view line, Prefix& prefix, int64_t around_unix_ns,
   return true;
 }
 
+// Whatever stands in front, these say who speaks.
+constexpr size_t kMaxUnknown = 160;  // bytes in front that nobody knows
+constexpr std::string_view kTags[] = {"[rank", "[default", " NCCL "};
+
+// Where a speaker's tag begins behind a front that no row knows; 0: there is none.
+size_t tag_behind(std::string_view line) {
+  const std::string_view head = line.substr(0, kMaxUnknown);
+  const bool any = std::any_of(std::begin(kTags), std::end(kTags), [head](std::string_view tag) {
+    return head.find(tag) != head.npos;
+  });
+  if (!any) return 0;
+  static const auto* tag = new Pattern(
+      R"~([\s|>\]](?P<tag>\[rank ?\d+\]:|\[default\d+\]:|[A-Za-z0-9][\w.-]*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL ))~");
+  Captures captures;
+  if (!tag->find(head, captures)) return 0;
+  return static_cast<size_t>(capture(captures, "tag").data() - line.data());
+}
+
 std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.back() == '\r' || text.back() == ' ')) text.remove_suffix(1);
   return text;
@@ -188,7 +208,10 @@ Prefix read_prefix(std::string_view line, int64_t around_unix_ns, std::string& b
       rest = buffer;
       continue;
     }
-    if (!strip_one(rest, prefix, around_unix_ns)) break;
+    if (strip_one(rest, prefix, around_unix_ns)) continue;
+    const size_t unknown = prefix.rank < 0 && prefix.pid < 0 ? tag_behind(rest) : 0;
+    if (unknown == 0) break;
+    rest.remove_prefix(unknown);
   }
   const bool default_group =
       prefix.group.empty() || prefix.group == "0" || prefix.group.starts_with("0(");

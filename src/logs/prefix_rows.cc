@@ -53,11 +53,12 @@ constexpr PrefixRow kRows[] = {
     {"syslog", "ADFJMNOS",
      R"~((?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) (?P<node>[\w.-]+) (?P<app>[\w./()-]+)(?:\[(?P<pid>\d+)\])?: ?)~"},
     {"loguru", "|", R"~(\| (?P<level>[A-Z]+) +\| (?:[^ |]+ - )?)~"},
+    // Of a table that was copied from a web page, or of a log within another.
+    {"columns", " |", R"~((?: *\|)+ )~"},
     {"Determined", "0123456789abcdef",
      R"~((?P<node>[0-9a-f]{8})(?: \[rank=(?P<rank>\d+)\])? \|\| )~"},
     {"name and level", "",
      R"~((?P<logger>[\w.]+) - (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - ?)~"},
-    {"quoted", " |", R"~( *\| (?P<rest>\[rank\d+\]:))~"},
     {"compose", "", R"~((?P<pod>[\w.-]+-\d+) +\| )~"},
     {"pod", "", POD R"~((?::| (?:pytorch|node|trainer|main|worker|master))? )~"},
     {"pdsh", "",

@@ -68,7 +68,6 @@ struct Aside {
   size_t begin = 0;
   size_t end = 0;
   uint64_t line = 0;
-  size_t hit = 0;  // the end of its needle
 };
 
 // What is kept of one event of one origin.
@@ -176,6 +175,7 @@ class LogScanner::Impl {
                           : block_.bytes.size();
       const void* before = end > 1 ? ::memrchr(data, '\n', end - 1) : nullptr;
       line_begin_ = before ? static_cast<size_t>(static_cast<const char*>(before) - data) + 1 : 0;
+      keep_visible(end - 1);
     }
     for (const auto& [known, at] : hit_needles_) {
       if (known == needle) return;
@@ -187,10 +187,8 @@ class LogScanner::Impl {
   void end_line() {
     if (hit_needles_.empty()) return;
     wanted_.clear();
-    size_t first_hit = line_end_;
     for (const auto& [needle, end] : hit_needles_) {
       if (needle == events_.frame_needle) keep_raised();
-      first_hit = std::min(first_hit, end - events_.needles[needle].size());
       for (const uint32_t row : events_.rows_of_needle[needle]) {
         if (wants(row, end)) wanted_.push_back(row);
       }
@@ -203,14 +201,15 @@ class LogScanner::Impl {
       wanted_ = wanted;
     }
     std::sort(wanted_.begin(), wanted_.end());
-    read_line(first_hit);
+    count_lines();
+    take_apart();
   }
 
   bool wants(uint32_t index, size_t end) {
     const EventRow& row = *events_.rows[index].row;
     if (row.keep == Keep::kSeries) {
       if (++hits_in_block_[index] <= kMaxSeriesPerBlock) return true;
-      put_aside(index, end);
+      put_aside(index);
       return false;
     }
     if (row.keep == Keep::kFirst && row.weight != Weight::kFact) return true;
@@ -234,22 +233,22 @@ class LogScanner::Impl {
   }
 
   // Of more progress than is looked at in a block, the last lines are.
-  void put_aside(uint32_t index, size_t end) {
+  void put_aside(uint32_t index) {
     count_lines();
     std::deque<Aside>& aside = aside_[index];
-    aside.push_back({line_begin_, line_end_, line_, end});
+    aside.push_back({line_begin_, line_end_, line_});
     if (aside.size() > kKeepSeriesLast) aside.pop_front();
   }
 
   void read_aside() {
-    const Aside here{line_begin_, line_end_, line_, 0};
+    const Aside here{line_begin_, line_end_, line_};
     for (auto& [index, aside] : aside_) {
       for (const Aside& line : aside) {
         line_begin_ = line.begin;
         line_end_ = line.end;
         line_ = line.line;
         wanted_ = {index};
-        take_apart(line.hit - events_.rows[index].row->needle.size());
+        take_apart();
       }
     }
     aside_.clear();
@@ -258,12 +257,30 @@ class LogScanner::Impl {
     line_ = here.line;
   }
 
-  // The part of the line around `at` between carriage returns: progress bars redraw themselves.
-  std::string_view visible_part(size_t at) const {
-    std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
-    const size_t from = line.rfind('\r', at - line_begin_);
-    if (from != line.npos && from + 1 < line.size()) line.remove_prefix(from + 1);
-    return line.substr(0, line.find('\r'));
+  // Narrows the line to its part around `at`, between carriage returns: progress bars redraw
+  // themselves, and what is printed then follows on the same line.
+  void keep_visible(size_t at) {
+    const char* data = block_.bytes.data();
+    const void* redrawn = ::memrchr(data + line_begin_, '\r', at - line_begin_);
+    if (redrawn) line_begin_ = static_cast<size_t>(static_cast<const char*>(redrawn) - data) + 1;
+    const void* again = std::memchr(data + at, '\r', line_end_ - at);
+    if (again) line_end_ = static_cast<size_t>(static_cast<const char*>(again) - data);
+  }
+
+  // Of a part of a line that does not tell who speaks, the beginning of the line does.
+  void take_speaker_of_line(Prefix& prefix) const {
+    if (line_begin_ == 0 || block_.bytes[line_begin_ - 1] != '\r') return;
+    if (prefix.rank >= 0 || prefix.local_rank >= 0 || !prefix.pod.empty()) return;
+    const size_t newline = block_.bytes.rfind('\n', line_begin_ - 1);
+    const std::string_view line = block_.bytes.substr(newline + 1);  // npos + 1 is 0
+    std::string buffer;
+    const Prefix first =
+        read_prefix(line.substr(0, line.find('\r')), options_->around_unix_ns, buffer);
+    prefix.rank = first.rank;
+    prefix.local_rank = first.local_rank;
+    prefix.pod = first.pod;
+    if (prefix.pid < 0) prefix.pid = first.pid;
+    if (prefix.node.empty()) prefix.node = first.node;
   }
 
   // The exception below the frame of this line.
@@ -271,7 +288,7 @@ class LogScanner::Impl {
     const auto raised = raised_below(block_.bytes, line_begin_, line_end_);
     if (!raised || !raised_.insert(raised->begin).second) return;
     count_lines();
-    const Aside here{line_begin_, line_end_, line_, 0};
+    const Aside here{line_begin_, line_end_, line_};
     line_begin_ = raised->begin;
     line_end_ = raised->end;
     line_ += raised->lines_below;
@@ -286,14 +303,10 @@ class LogScanner::Impl {
     line_ = here.line;
   }
 
-  void read_line(size_t first_hit) {
-    count_lines();
-    take_apart(first_hit);
-  }
-
-  void take_apart(size_t first_hit) {
-    const std::string_view line = visible_part(first_hit);
-    const Prefix prefix = read_prefix(line, options_->around_unix_ns, buffer_);
+  void take_apart() {
+    const std::string_view line = block_.bytes.substr(line_begin_, line_end_ - line_begin_);
+    Prefix prefix = read_prefix(line, options_->around_unix_ns, buffer_);
+    take_speaker_of_line(prefix);
     std::string_view matched_id;
     for (const uint32_t index : wanted_) {
       const Row& row = events_.rows[index];

@@ -100,7 +100,7 @@ std::optional<Raised> raised_below(std::string_view text, size_t begin, size_t e
   const std::string_view front = frame.substr(0, at);
   Raised out;
   for (size_t i = 1; i <= kMaxLinesBelow && end < text.size(); ++i) {
-    begin = end + 1;
+    begin = std::min(text.find('\n', end), text.size() - 1) + 1;
     end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = without_return(text.substr(begin, end - begin));
     if (line.find(kFrameNeedle) != line.npos) return std::nullopt;

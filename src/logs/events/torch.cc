@@ -92,6 +92,8 @@ constexpr EventRow kRows[] = {
     {"name_unknown", kCause, "no such host", R"~(lookup (?P<host>[\w.-]+).*no such host)~"},
     {"connect_failed", kFatal, "client socket has failed to connect",
      R"~(failed to connect to \[?(?P<host>[^\]\s]+?)\]?:(?P<port>\d+) \(errno: (?P<errno>\d+) - (?P<error>[^)]+)\))~"},
+    {"connect_failed", kFatal, "connect() to ",  // Open MPI
+     R"~(connect\(\) to (?P<host>[\w.:]+) failed: (?P<error>[A-Z][\w ]+) \((?P<errno>\d+)\))~"},
     {"connect_failed", kFatal, "client socket has failed to connect",  // Windows
      R"~(failed to connect to \[?(?P<host>[^\]\s]+?)\]?:(?P<port>\d+) \(system error: (?P<errno>\d+) - (?P<error>[^)]+)\))~"},
     {"connect_failed", kFatal, "Connection timed out",
@@ -192,6 +194,8 @@ constexpr EventRow kRows[] = {
     // Frameworks that divide the ranks among their dimensions of parallelism.
     {"world_wrong", kCause, "divisible by",
      R"~((?i)^(?:\w+Error: )?(?P<what>.*(?:world[ _]?size|parallel|number of gpus|num_gpus).*divisible by.*|.*divisible by.*(?:world[ _]?size|parallel).*))~"},
+    {"world_wrong", kCause, "Check batch related parameters",
+     R"~((?P<what>Check batch related.*))~"},
     {"world_wrong", kCause, "micro_batch_per_gpu *",
      R"~((?P<what>train_batch_size is not equal to micro_batch_per_gpu.*))~"},
     {"env_missing", kCause, "environment variable ",
