@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def assert_good(answers):
 @pytest.mark.parametrize("seed", ["a", "b", "c"])
 def test_names_class_and_culprit_of_recorded_failures(tmp_path, seed):
     assert_good(ask_all(tmp_path, seed, 0, scenarios.ALL))
+
+
+@pytest.mark.parametrize("change", [corpus.among_bars, corpus.behind_front], ids=lambda change: change.__name__)
+def test_names_them_whatever_stands_around_their_lines(tmp_path, change):
+    answers = ask_all(tmp_path, "around", 0, scenarios.ALL[::2], partial(corpus.fault, change=change))
+    assert_good(answers)
 
 
 @pytest.mark.parametrize("seed", ["a", "b"])

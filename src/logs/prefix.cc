@@ -169,7 +169,7 @@ bool open_json(std::string_view line, Prefix& prefix, int64_t around_unix_ns,
 
 // Whatever stands in front, these say who speaks.
 constexpr size_t kMaxUnknown = 160;  // bytes in front that nobody knows
-constexpr std::string_view kTags[] = {"[rank", "[default", " NCCL "};
+constexpr std::string_view kTags[] = {"[rank", "[default", " NCCL ", "]<std", "[pod/", "pid="};
 
 // Where a speaker's tag begins behind a front that no row knows; 0: there is none.
 size_t tag_behind(std::string_view line) {
@@ -179,7 +179,7 @@ size_t tag_behind(std::string_view line) {
   });
   if (!any) return 0;
   static const auto* tag = new Pattern(
-      R"~([\s|>\]](?P<tag>\[rank ?\d+\]:|\[default\d+\]:|[A-Za-z0-9][\w.-]*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL ))~");
+      R"~([\s|>\]](?P<tag>\[rank ?\d+\]:|\[default\d+\]:|\[\d+,\d+\]<std\w+>:|\[pod/[^\]]+\]|\(\w+ (?:rank=\d+ )?pid=\d+|[A-Za-z0-9][\w.-]*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL ))~");
   Captures captures;
   if (!tag->find(head, captures)) return 0;
   return static_cast<size_t>(capture(captures, "tag").data() - line.data());

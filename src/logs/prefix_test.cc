@@ -150,6 +150,28 @@ TEST(Prefix, ANumberBehindARankIsTheProgramsOwn) {
   EXPECT_EQ(line.prefix.message, "3: loading");
 }
 
+TEST(Prefix, FindsTagsBehindFrontsThatNoRowKnows) {
+  EXPECT_EQ(Line("srv7/job#4 >> [rank3]: ValueError: x").prefix.rank, 3);
+  EXPECT_EQ(Line("srv7/job#4 >> [rank3]: ValueError: x").prefix.message, "ValueError: x");
+  EXPECT_EQ(Line("(x) > [default2]:words").prefix.local_rank, 2);
+  EXPECT_EQ(Line("app#4 > n1:77:9 [0] NCCL INFO x").prefix.pid, 77);
+  EXPECT_EQ(Line("Name - INFO - [rank3]: x").prefix.rank, 3);
+  EXPECT_EQ(Line("app#4 > [1,7]<stderr>:x").prefix.rank, 7);
+  EXPECT_EQ(Line("app#4 > [pod/job-0/main] x").prefix.pod, "job-0");
+  EXPECT_EQ(Line("app#4 > (Worker pid=7, ip=10.1.2.3) x").prefix.node, "10.1.2.3");
+  EXPECT_EQ(Line("words of a [rank3] in a sentence").prefix.rank, -1);
+  EXPECT_EQ(Line(std::string(400, 'x') + " [rank3]: x").prefix.rank, -1);
+}
+
+TEST(Prefix, ReadsColumnsAndWhatTorchNpuPrints) {
+  const Line columns("  |   | 2025-11-29T10:04:05.976Z | [3]: words");
+  EXPECT_EQ(columns.prefix.local_rank, 3);
+  EXPECT_EQ(columns.prefix.message, "words");
+  const Line npu("[ERROR] 2025-11-29-10:04:05 (PID:77, Device:3, RankID:5) ERR02200 x");
+  EXPECT_EQ(npu.prefix.rank, 5);
+  EXPECT_EQ(npu.prefix.message, "ERR02200 x");
+}
+
 TEST(FileName, TellsWhoWroteIt) {
   EXPECT_EQ(read_file_name("logs/rank_3.log").rank, 3);
   EXPECT_EQ(read_file_name("logs/gen-0002/rank-00017.log").rank, 17);

@@ -162,6 +162,31 @@ TEST(Scan, ReadsTheVisibleStateOfProgressBarsAndCrLf) {
   EXPECT_THAT(record->text, HasSubstr("MemoryError"));
 }
 
+TEST(Scan, ReadsEachPartOfALineThatWasRedrawn) {
+  const LogBook book = scan_text(
+      "[default3]:Epoch 1: 45%|##  | 45/100 loss: 2.1\rMemoryError: of a part\rEpoch 1: 46%\n");
+  const Record* record = find(book, "host_memory");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->text, "MemoryError: of a part");
+  EXPECT_EQ(record->local_rank, 3);
+  EXPECT_EQ(record->line, 1u);
+}
+
+TEST(Scan, KeepsTheEndOfATracebackOnce) {
+  const LogBook book = scan_text(
+      "one\n[rank2]:   File \"/job/a.py\", line 3, in go\r\n[rank2]:     run()\r\n"
+      "[rank2]: ValueError: odd\r\nqueue.Empty\r\n");
+  size_t raised = 0;
+  for (const Record& record : book.records) raised += record.event == "exception" ? 1 : 0;
+  EXPECT_EQ(raised, 1u);
+  const Record* record = find(book, "exception");
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->line, 4u);
+  EXPECT_EQ(record->rank, 2);
+  EXPECT_EQ(record->get("type"), "ValueError");
+  EXPECT_EQ(record->get("at"), "a.py:3 in go");
+}
+
 TEST(Scan, KeepsMemoryFlatAndCountsWhatItDrops) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += "OSError: [Errno 24] Too many open files\n";

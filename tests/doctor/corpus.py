@@ -61,11 +61,24 @@ def make_job(scenario, seed: str, noise: int) -> Job:
     return job
 
 
-def write(job: Job, directory: Path):
+def write(job: Job, directory: Path, change=lambda text: text):
     for name, text in job.files().items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text if name in job.side else change(text), newline="")
+
+
+BAR = "\rEpoch 0:  45%|####      | 45/100 [00:12<00:15,  3.61it/s]\r"
+
+
+def among_bars(text: str) -> str:
+    """A progress bar is redrawn at the beginning of every third line."""
+    return "\n".join(BAR + line if i % 3 == 0 and line else line for i, line in enumerate(text.split("\n")))
+
+
+def behind_front(text: str) -> str:
+    """What no row of the table of prefixes knows stands before each line."""
+    return "\n".join("srv7/job#4 >> " + line for line in text.split("\n"))
 
 
 def ask(program, directory: Path) -> tuple[int, list[dict]]:
@@ -75,13 +88,13 @@ def ask(program, directory: Path) -> tuple[int, list[dict]]:
     return result.returncode, json.loads(result.stdout)["findings"]
 
 
-def fault(program, scenario, seed: str, directory: Path, noise=0) -> Answer:
+def fault(program, scenario, seed: str, directory: Path, noise=0, change=lambda text: text) -> Answer:
     shutil.rmtree(directory, ignore_errors=True)
     job = make_job(scenario, seed, noise)
     culprit = {k: v for k, v in scenario.run(job).items() if isinstance(v, list)}
     if noise:
         job.noise(noise)
-    write(job, directory)
+    write(job, directory, change)
     return Answer(scenario, culprit, ask(program, directory)[1], job.layout, directory)
 
 

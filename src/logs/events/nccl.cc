@@ -165,7 +165,8 @@ constexpr EventRow kRows[] = {
      R"~(localRank (?P<local>\d+))~"},
     {"nccl_proxy_victim", kVictim, "Socket recv failed while polling", ""},
     {"nccl_proxy_victim", kVictim, "Failed to execute operation", R"~(from rank (?P<a>\d+))~"},
-    {"nccl_ofi", kCause, "NET/OFI", R"~((?:NCCL WARN|^WARN:.*:) NET/OFI (?P<what>.*))~"},
+    {"nccl_ofi", kCause, "NET/OFI",
+     R"~(NCCL WARN NET/OFI (?P<what>.*)|^Function: \w+ Line: \d+: NET/OFI (?P<what2>(?:Could|Unable|Failed|Error).*))~"},
     // libfabric warns of much that does not matter; of an operation that failed with an error
     // number.
     {"ofi_failed", kFatal, "_handle_error():",
