@@ -153,6 +153,7 @@ class LogScanner::Impl {
     line_begin_ = line_end_ = 0;
     hit_needles_.clear();
     raised_.clear();
+    redraws_.reset();
     std::fill(hits_in_block_.begin(), hits_in_block_.end(), 0);
     finder_.scan(
         block.bytes,
@@ -261,6 +262,8 @@ class LogScanner::Impl {
   // themselves, and what is printed then follows on the same line.
   void keep_visible(size_t at) {
     const char* data = block_.bytes.data();
+    if (!redraws_) redraws_ = std::memchr(data, '\r', block_.bytes.size()) != nullptr;
+    if (!*redraws_) return;
     const void* redrawn = ::memrchr(data + line_begin_, '\r', at - line_begin_);
     if (redrawn) line_begin_ = static_cast<size_t>(static_cast<const char*>(redrawn) - data) + 1;
     const void* again = std::memchr(data + at, '\r', line_end_ - at);
@@ -425,6 +428,7 @@ class LogScanner::Impl {
   size_t counted_ = 0;
   size_t line_begin_ = 0;
   size_t line_end_ = 0;
+  std::optional<bool> redraws_;  // the block has carriage returns; looked up when it is asked for
   std::vector<std::pair<uint32_t, size_t>> hit_needles_;
   std::vector<uint32_t> wanted_;
   std::set<size_t> raised_;  // begins of lines of this block that were kept as exceptions
