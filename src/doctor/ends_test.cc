@@ -74,6 +74,9 @@ constexpr Told kLastWords[] = {
 INSTANTIATE_TEST_SUITE_P(LastWords, Ends, testing::ValuesIn(kLastWords));
 
 constexpr Told kKinds[] = {
+    {"Epoch 1: 29%|##  | 9/32 [0:28<8:33, 1.33s/it, loss=3.2]Terminated \n", "rank_died_early"},
+    {"Epoch 1: 29%|##  | 9/32 [0:28<8:33, 1.33s/it, loss=3.2]Killed\n", "host_oom"},
+    {"[rank1]: Last error:\n[rank1]: Failed to open libnvidia-ml.so.1\n", "driver_image"},
     {"RuntimeError: cuda runtime error (2) : out of memory at /x/Storage.cu:66\n", "gpu_oom"},
     {"RuntimeError: cuda runtime error (74) : misaligned operand at /x/Math.cu:9\n",
      "app_cuda_fault"},
@@ -109,7 +112,8 @@ TEST(Ended, AndWentOnIsNoFailure) {
 
 TEST(Ended, InOrderIsNoFailure) {
   for (const char* lines :
-       {"Process finished with exit code 0\n", "exited with code 0\n", "0 replica(s) failed\n",
+       {"n1:5:9 [0] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]\n",
+        "Process finished with exit code 0\n", "exited with code 0\n", "0 replica(s) failed\n",
         "train-0   0/1   Completed   0   3m\n", "SystemExit: 0\n",
         "[W1 socket.cpp:7] [c10d] The client socket has failed to connect to [h]:29500 (errno: 97 "
         "- "

@@ -146,6 +146,8 @@ constexpr EventRow kRows[] = {
      R"~((?P<file>[\w./+-]+\.so[\w.]*): undefined symbol: (?P<what>\S+))~"},
     {"symbol_missing", kCause, "cannot open shared object file",
      R"~((?P<file>[\w./+-]+\.so[\w.]*): cannot open shared object file)~"},
+    {"symbol_missing", kCause, "ailed to open lib",
+     R"~(ailed to open (?P<file>lib(?:nvidia|cuda)[\w.-]*\.so[\w.]*))~"},
     {"symbol_missing", kCause, "version `",
      R"~((?P<file>[\w./+-]+): version `(?P<what>\w+_[\d.]+)' not found)~"},
     {"fabric_manager", kCause, "system not yet initialized", ""},
@@ -338,6 +340,9 @@ constexpr EventRow kRows[] = {
     {"slurm_oom", kCause, "TERM_MEMLIMIT", ""},  // LSF
     {"busy", kFact, "Map", R"~(^(?P<what>Map(?: \(num_proc=\d+\))?: +\d.{0,60}))~", Keep::kSeries},
     {"killed", kFatal, "Killed", R"~(^(?:(?:.*: )?line \d+: +\d+ )?Killed\b)~"},
+    // What a shell says, behind the progress bar that was on the line.
+    {"killed", kFatal, "Killed", R"~((?:it/s|s/it).*\]Killed *$)~"},
+    {"ended_badly", kFatal, "Terminated", R"~((?:^|(?:it/s|s/it).*\])Terminated *$)~"},
     {"sigkill", kFatal, "EXIT STRING: Killed", ""},  // MPICH
     {"sigbus", kFatal, "EXIT STRING: Bus error", ""},
     {"sigsegv", kFatal, "EXIT STRING: Segmentation fault", ""},
