@@ -23,12 +23,10 @@ failed_parts=0
 scripts/unit.sh build | tee "$logs/unit" || failed_parts=1
 took "unit tests"
 
-# A line is a group: what shares the costly fixtures of one pytest. The longest come first, the
-# others by their size.
+# A group is what shares the costly fixtures of one pytest. The longest come first, the others by
+# their size.
 groups() {
-  echo tests/cluster/test_run_on.py
-  echo tests/cluster --ignore=tests/cluster/test_run_on.py
-  echo python/tests
+  echo tests/cluster python/tests
   printf 'tests/test_%s.py\n' conformance doctor_real inject scripts checkpoints
   wc -c tests/test_*.py | sort -rn | awk '$2 != "total" { print $2 }'
 }
@@ -43,8 +41,8 @@ group() {
 }
 export -f group
 export LOGS=$logs
-groups | awk '!seen[$0]++' |
-  xargs -P $(($(nproc) + 1)) -I{} bash -c 'group $1 "${@:2}"' - {} "$@" || failed_parts=1
+groups | tr ' ' '\n' | awk '!seen[$0]++' |
+  xargs -P $(($(nproc) + 1)) -I{} bash -c 'group "$@"' - {} "$@" || failed_parts=1
 took "program, Python and cluster tests"
 
 count() { { tail -1 "$1" | grep -oP "\\d+(?= $2)" || echo 0; } | tail -1; }
