@@ -39,7 +39,10 @@ class ImageWriter {
     }
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < std::min(parts, wanted); ++i) {
-      threads.emplace_back([this] { write_parts(); });
+      threads.emplace_back([this] {
+        work_in_background();
+        write_parts();
+      });
     }
     threads.emplace_back([&] {
       work_in_background();
@@ -50,11 +53,12 @@ class ImageWriter {
   }
 
  private:
+  // Once all is there: taken earlier, they hold up the copy, for which the trainer may wait.
   void add_checksums(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
+    if (options_.arrival != nullptr && !wait_for(image_).ok()) return;  // the writes say why
     const bool compute = crcs.empty();
     for (uint64_t at = 0; at < image_.size() && !failed_.load(); at += kChunkBytes) {
       const std::string_view chunk = image_.substr(at, kChunkBytes);
-      if (!wait_for(chunk).ok()) return;  // the writes say why
       if (compute) crcs.push_back(crc32c(chunk));
       xxh3.add(chunk);
     }
@@ -71,14 +75,13 @@ class ImageWriter {
 
   Status write_part(uint64_t at) {
     const std::string_view part = image_.substr(at, kWriteBytes);
-    TRY_STATUS(wait_for(part));
+    if (options_.arrival != nullptr) TRY_STATUS(wait_for(part));
     if (!may_write(part.size())) return Error{"the save was cancelled"};
     const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
     return file_.write_at(at, {part.data(), size});
   }
 
   Status wait_for(std::string_view part) {
-    if (options_.arrival == nullptr) return {};
     return options_.arrival->wait_for(part.data() + part.size());
   }
 
