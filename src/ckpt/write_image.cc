@@ -20,6 +20,12 @@ static_assert(kWriteBytes % kChunkBytes == 0);
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// Returns once `bytes` are there.
+Status wait_for(std::string_view bytes, const WriteOptions& options) {
+  if (options.arrival == nullptr) return {};
+  return options.arrival->wait_for(bytes.data() + bytes.size());
+}
+
 // Writes one image by several threads, each taking the next 4 MiB, while one takes the checksums:
 // the storage never waits for these, and memory is passed over once for both kinds.
 class ImageWriter {
@@ -55,7 +61,7 @@ class ImageWriter {
  private:
   // Once all is there: taken earlier, they hold up the copy, for which the trainer may wait.
   void add_checksums(std::vector<uint32_t>& crcs, Xxh3& xxh3) {
-    if (options_.arrival != nullptr && !wait_for(image_).ok()) return;  // the writes say why
+    if (!wait_for(image_, options_).ok()) return;  // the writes say why
     const bool compute = crcs.empty();
     for (uint64_t at = 0; at < image_.size() && !failed_.load(); at += kChunkBytes) {
       const std::string_view chunk = image_.substr(at, kChunkBytes);
@@ -75,14 +81,10 @@ class ImageWriter {
 
   Status write_part(uint64_t at) {
     const std::string_view part = image_.substr(at, kWriteBytes);
-    if (options_.arrival != nullptr) TRY_STATUS(wait_for(part));
+    TRY_STATUS(wait_for(part, options_));
     if (!may_write(part.size())) return Error{"the save was cancelled"};
     const uint64_t size = padded_ ? round_up(part.size(), kDataAlignment) : part.size();
     return file_.write_at(at, {part.data(), size});
-  }
-
-  Status wait_for(std::string_view part) {
-    return options_.arrival->wait_for(part.data() + part.size());
   }
 
   bool may_write(uint64_t bytes) {
@@ -159,9 +161,7 @@ Result<StoredFile> link_or_write_image(Vfs& vfs, const std::string& in_progress_
   if (before == source.files.end()) {
     return write_image(vfs, in_progress_dir, path, rank, image, {}, options);
   }
-  if (options.arrival != nullptr) {
-    TRY_STATUS(options.arrival->wait_for(image.data() + image.size()));
-  }
+  TRY_STATUS(wait_for(image, options));
   Xxh3 xxh3;
   xxh3.add(image);
   StoredFile stored{.path = path,
