@@ -27,6 +27,8 @@ def start() -> None:
         install(torch, recorder, watcher)
 
     watcher.watch("torch", torch_arrived)
+    # The first optimizer imports it: as many objects again.
+    watcher.watch("torch._dynamo", lambda _: None)
 
 
 def _start_error_file(recorder: Recorder | None, watcher: ImportWatcher) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from shanty.collector import Still
+
 # Spelled out, as importing typing would be a good part of an interpreter's start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ class ImportWatcher:
         self._waiting: dict[str, list[Callback]] = {}
 
     def watch(self, name: str, callback: Callback) -> None:
-        """`callback` must not raise. A module that is loaded already is called back at once."""
+        """`callback` must not raise. A module that is loaded already is called back at once; one
+        that is not is imported without garbage collection."""
         module = sys.modules.get(name)
         if module is not None:
             callback(module)
@@ -48,7 +51,8 @@ class ImportWatcher:
             return
 
         def exec_module(module: ModuleType) -> None:
-            original(module)
+            with Still():
+                original(module)
             if module.__name__ != name:
                 return  # of another module, which this loader serves too
             # Only now: an import that failed may be tried again.
